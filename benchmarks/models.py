@@ -1,10 +1,11 @@
-"""Image models in plain torch with random weights, for machines without torchvision: same layers, shapes and counts.
+"""Image models in plain torch with random weights, for machines without torchvision.
 
-Sources: ResNet-50 (He et al., 2015) and RegNetY-3.2GF (Radosavovic et al., 2020).
+Layers, shapes and parameter counts are those in torchvision. Sources: He et al., 2015 (ResNet-50), and Radosavovic et
+al., 2020 (RegNetY-3.2GF).
 """
 
 # ResNet-50 has the stride in the 3×3, as in torchvision, and 25,557,032 parameters. RegNetY-3.2GF has grouped 3×3
-# convolutions with squeeze and excitation, and 19,436,338 parameters. torchvision has the same counts.
+# convolutions with squeeze and excitation, and 19,436,338 parameters.
 
 from __future__ import annotations
 

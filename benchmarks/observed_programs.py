@@ -1,12 +1,9 @@
 """Programs with well-known libraries that ``observed.py`` runs: ``python observed_programs.py NAME``.
 
-Each program prints one line of JSON:
-
-* ``result`` holds losses or outputs, exact.
-* ``ms`` holds the program's own time of each of its steps, on the GPU's clock if there is a GPU.
-
-Weights are random and nothing is downloaded.
+Each prints a line of JSON: ``result`` has exact losses or outputs, and ``ms`` the time of each step.
 """
+
+# The program measures ms itself, on the GPU's clock if there is a GPU. Weights are random and nothing is downloaded.
 
 from __future__ import annotations
 

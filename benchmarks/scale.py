@@ -366,8 +366,8 @@ MOST_SECONDS, SLACK = 6.0, 1.5
 def findings_section(options: argparse.Namespace) -> dict[str, Any]:
     """Measure how long ``logparse recommend`` takes for tables of different lengths, and check two limits.
 
-    * 19,088 rows: 6 s.
-    * 100,000 rows: 1.5 times the expected time.
+    * 19,088 rows: at most 6 s.
+    * 100,000 rows: at most 1.5 times the expected time.
     """
     # The expected time is computed from the time for 19,088 rows. It grows like n log n.
     from math import log

@@ -1,7 +1,9 @@
 """Measure the CPU seconds of tests: of this process, of its ended children, and of children that still run.
 
-CPU time still depends on the processor, so the time of a fixed calculation is shown beside it.
+CPU time depends on the processor, so the time of a fixed calculation is shown beside it.
 """
+
+# Wall-clock time says little on a machine that others use.
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ The import happens when ``logparse.open`` is first used.
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
     """Return logparse's own modules that a Python file imports, including imports inside functions.
 
-    * Imports under ``if TYPE_CHECKING`` count only if ``types`` is true.
+    Imports under ``if TYPE_CHECKING`` count only if ``types`` is true.
     """
     # A string such as "package.module" or "package.module:NAME" also counts, because such strings name modules that are
     # imported at their first use.

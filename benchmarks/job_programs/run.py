@@ -133,7 +133,7 @@ def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
-    """Answer requests of random sizes until the time is over, or take turns with another process.
+    """Answer requests of random sizes until the time is over. During the turns of another process, wait.
 
     ``choose`` draws the size of each request. ``shares`` has the probability of each size.
     """

@@ -220,9 +220,9 @@ sys.exit(7)
 def driven(tmp_path: Path, *command: str, facts: str = "no") -> list[str]:
     """Return a command that runs this job under ``logparse capture``, in a process of its own.
 
-    ``facts`` is the name of the GPU's architecture, "yes" (ask PyTorch) or "no" (unknown machine).
+    ``facts`` is the name of the GPU's architecture, "yes" (ask PyTorch) or "no" (ask nothing).
     """
-    # "yes" takes two seconds, and "no" asks nothing.
+    # "yes" takes two seconds.
     return [sys.executable, "-c", DRIVER, str(tmp_path / "logs"), str(tmp_path / "store"), facts, *command]
 
 

@@ -242,8 +242,9 @@ MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5",
 def test_some_find_modes_ignore_the_file(rocm: Rocm, tmp_path: Path) -> None:
     """In some modes, MIOpen does not use the user's file of measured solvers: it measures again and overwrites it.
 
-    MIOpen does so for the line of a convolution in the find mode NORMAL (1), and if MIOPEN_FIND_ENFORCE is 2 or more.
+    MIOpen does so in the find mode NORMAL (1), and if MIOPEN_FIND_ENFORCE is 2 or more.
     """
+    # In all other cases MIOpen uses the line of a convolution.
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):
         (tmp_path / name).mkdir()

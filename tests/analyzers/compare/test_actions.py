@@ -414,8 +414,8 @@ def test_a_host_bound_step_is_not_made_faster_by_kernels(
 )
 def test_unchanged_kernel_times_mean_no_effect(after_us: int, launched: float, verdict: str) -> None:
     """If kernels and launches take as long as before a change, the verdict is "had no effect", however steps vary."""
-    # On an H200, the kernels of a step of the job moe took 20.0 ms before and 19.9 ms after a change. Its steps take 33
-    # ms and vary by 8 %, so a shorter step proves nothing.
+    # On an H200, the kernels of a step of the job "moe" took 20.0 ms before and 19.9 ms after a change. Its steps take
+    # 33 ms and vary by 8 %, so a shorter step proves nothing.
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
     found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))

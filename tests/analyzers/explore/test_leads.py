@@ -34,7 +34,7 @@ REPICKED = {"91033": "91077", "91104": "91131", "91201": "91266", "104002": "104
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Return a store (Parquet folder) with all samples in a few runs, and one job before and after a change."""
-    # The run job has all logs and files of a job with GEMMs and convolutions. One of its files is from another GPU
+    # The run "job" has all logs and files of a job with GEMMs and convolutions. One of its files is from another GPU
     # model, so the device of a log that names none is unknown.
     folder = tmp_path_factory.mktemp("leads")
     made = open_store(folder / "store", create=True)

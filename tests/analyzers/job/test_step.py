@@ -120,7 +120,7 @@ def graph(*events: Event) -> Graph:
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
     """Simulate a step with other times of kernels and host. Returns the mean time of all traced steps in µs.
 
-    ``scale`` multiplies the times of kernels, and ``host_factor`` those of the host's work.
+    ``scale`` multiplies the times of kernels, and ``host_factor`` the times of the host's work.
     """
     # The keys of scale are matrix products, operators or names of kernels.
     changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
@@ -167,8 +167,8 @@ STATED = {
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
     """In the simulation, a stream that waits for an event of another stream still waits if kernels get faster."""
-    # If the kernel first takes half the time, it ends at 55 µs. The kernel second starts 1 µs later, at 56 µs, and ends
-    # at 56 + 50 = 106 µs. The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
+    # If the kernel "first" takes half the time, it ends at 55 µs. The kernel "second" starts 1 µs later, at 56 µs, and
+    # ends at 56 + 50 = 106 µs. The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
     found = graph(*TWO_STREAMS, *[STATED] * stated)
     assert simulate(found) == pytest.approx(165)
     assert simulate(found, {"first": 0.5}) == pytest.approx(115)
@@ -177,8 +177,8 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 def test_streams_without_an_event_run_side_by_side() -> None:
     """In the simulation, a stream does not wait for another stream unless an event makes it wait."""
-    # The kernel second runs from 26 to 76 µs, no matter when first ends. The host's synchronisation returns 5 µs after
-    # both kernels have ended.
+    # The kernel "second" runs from 26 to 76 µs, no matter when "first" ends. The host's synchronisation returns 5 µs
+    # after both kernels have ended.
     events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
     found = graph(
         *[x for x in events if "Sync" not in x["name"]],
@@ -194,8 +194,8 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 @pytest.mark.parametrize("vendor", ["cuda", "hip"])
 def test_an_event_does_not_wait_for_later_work(vendor: str) -> None:
     """A kernel that waits for an event does not wait for work that was launched after the event was recorded."""
-    # Here late is launched after the event, so second does not wait for it. Some traces do not state the ids of events.
-    # Then the simulation assumes that second waits for the kernel that ended last before it began.
+    # Here "late" is launched after the event, so "second" does not wait for it. Some traces do not state the ids of
+    # events. Then the simulation assumes that "second" waits for the kernel that ended last before it began.
     events = [
         mark(1, 0, 100),
         launch(1, 11),
@@ -524,8 +524,8 @@ def test_the_limit_is_the_one_that_takes_most_of_all_steps() -> None:
 
 def test_a_graph_launch() -> None:
     """In the simulation, a kernel after a CUDA graph with two branches starts 1 µs after the later branch has ended."""
-    # In the trace the branch long ends last. If it takes a tenth of the time, the other branch ends last, at 51 µs. The
-    # next kernel then starts at 51 + 1 = 52 µs.
+    # In the trace the branch "long" ends last. If it takes a tenth of the time, the other branch ends last, at 51 µs.
+    # The next kernel then starts at 51 + 1 = 52 µs.
     found = graph(
         mark(1, 0, 80),
         call("cudaGraphLaunch", 10, 18, 11),

@@ -293,6 +293,7 @@ def test_another_gpu_or_build_is_noticed(
 
     Then either no line of the file is used, or a remark names the difference.
     """
+    # With the same GPU and build all lines are used.
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})
         for name, value in alone.facts.items():

@@ -1,10 +1,10 @@
 """Tests that logparse accepts exactly the TunableOp files that PyTorch accepts.
 
-The tests make the files that PyTorch was run on again, and compare the numbers of accepted files.
+The same files were given to PyTorch. The numbers of accepted files are compared.
 """
 
 # PyTorch was run on 247 files on an H200, and the reader of PyTorch 2.15 on 4,094 files (benchmarks/gpu_tunableop.py
-# and torch_reader.py). logparse judged every single file in the same way.
+# and torch_reader.py). logparse judged every single file in the same way. The tests make the same files again.
 
 from __future__ import annotations
 

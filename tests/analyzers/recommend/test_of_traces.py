@@ -58,7 +58,7 @@ def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
 def figures(found: Recommendation) -> dict[str, Any]:
     """Return the main figures of a recommendation, with which the tests compare known ones.
 
-    ``parts`` (ms per step) are the kinds of work, and ``busy`` is the fraction in which the GPU works.
+    ``parts`` has the ms per step of each kind of work. ``busy`` is the fraction of time in which the GPU is busy.
     """
     # before_ms is the time in ms of kernels that were launched before the trace.
     time = found.gpu_time

@@ -184,7 +184,7 @@ def planted(
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
     """Add records to made-up data, as if two processes of the running job had tried changes.
 
-    ``ratios`` has for each change (time with it) / (time without it), or a word that says how it ended.
+    ``ratios`` has for each change (time with it) / (time without it), or a word for the end of the trial.
     """
     rows = []
     for name, ratio in ratios.items():

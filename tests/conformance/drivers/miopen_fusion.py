@@ -1,10 +1,11 @@
-"""Run the real MIOpen, so that it writes its database files.
+"""Run the real MIOpen, so that it writes its database files for fusions and batch normalisations.
 
-* ``plan`` compiles a convolution and a batch normalisation for inference as one fusion.
+* ``plan`` compiles both as one fusion for inference.
 * ``norm`` runs the forward batch normalisation of a training step.
 """
 
-# The program is called as "miopen_fusion.py plan" or "miopen_fusion.py norm".
+# "plan" fuses a convolution and a batch normalisation. The program is called as "miopen_fusion.py plan" or
+# "miopen_fusion.py norm".
 
 import ctypes
 import sys
