@@ -100,10 +100,7 @@ def test_times_of_two_processes_are_not_confused(rocm: Rocm, tmp_path: Path, nam
 
 
 def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If four processes run MIOpen's Find at the same time, their common file of solver times has no line twice.
-
-    All lines are there.
-    """
+    """If four processes run MIOpen's Find at the same time, their common file of solver times has every line once."""
     # All processes run one convolution, and each has two more. A lock that a killed process left behind does not
     # matter.
     folder = tmp_path / "db"

@@ -23,9 +23,9 @@ T = TypeVar("T")
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
     """Return how often a repeated log line occurred at each time and in each process or thread: {place: count}.
 
-    A place is a pair of texts.
+    A place is (clock, content of the third bracket) of a hipBLASLt log line.
     """
-    # The texts are the first ones of a log line of hipBLASLt: the clock, and the content of the third bracket.
+    # A hipBLASLt log line begins with these two texts.
     out: dict[Place, int] = {}
     for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
         out[read.places[number]] = out.get(read.places[number], 0) + count

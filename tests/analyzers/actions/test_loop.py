@@ -64,7 +64,7 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
     """Trace a small training job and measure its calls, once for all tests of this file.
 
-    Returns a store (Parquet folder), a folder for the files of ``recommend``, and a function for traces.
+    Returns a store (Parquet folder), a folder for the files of ``recommend``, and a function that makes GPU traces.
     """
     # The store has the traced run "before" and the measured times. The function turns the trace of a CPU into the trace
     # of a GPU.

@@ -27,10 +27,9 @@ MANY = [gemm(64 * n) for n in range(1, 31)]
 def of_files(one: tuple[str, str], two: tuple[str, str], times: tuple[float, float]) -> Answer:
     """Return what ``verify`` prints for an override file (the user's choice of kernels) with two matrix products.
 
-    * ``one`` and ``two`` are their kernels before and after.
-    * ``times`` are their times after.
+    * ``one`` and ``two`` are the kernels of the products without and with the file.
+    * ``times`` are their times with the file.
     """
-    # "Before" and "after" are about the use of the file.
     before, after = test_verify.run("a", *one, SLOW), test_verify.run("b", *two, times)
     return verify.answer(verify.verify(before, after, [test_verify.file()], {test_verify.ONE.text: 25.0}))
 

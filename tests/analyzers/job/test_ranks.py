@@ -22,7 +22,7 @@ def fact(source: str, name: str, value: object) -> dict[str, object]:
 def of_rank(rank: int, compute: float, calls: list[tuple[float, float]], window: float = 100.0):  # type: ignore[no-untyped-def]
     """Return made-up data of one rank in one step: facts, kernels and collective operations.
 
-    ``compute`` is in µs. ``calls`` has two times in µs for each collective: all, and the part without computation.
+    ``compute`` is in µs. ``calls`` has two times in µs for each collective: all, and the part outside computation.
     """
     # The second time of a collective is the part that does not overlap computation.
     source = f"t{rank}"

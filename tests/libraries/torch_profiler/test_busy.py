@@ -16,10 +16,10 @@ NAMES = ["gemm", "ncclDevKernel_Generic"]
 def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", devices: str = "") -> Timeline:
     """Make a timeline of GPU kernels from the start and end times in ``rows``.
 
-    ``names``, ``launched`` and ``devices`` have one character per kernel: c marks a collective, a dot an early launch.
+    ``names``, ``launched`` and ``devices`` have one character per kernel. For example, c is a collective operation.
     """
-    # A dot in launched marks a kernel that was launched before the trace began. The digit in devices is the number of
-    # the GPU.
+    # In names, a c marks a collective operation. In launched, a dot marks a kernel that was launched before the trace
+    # began. In devices, the digit is the number of the GPU.
     start, end = (np.array(x, dtype=np.float64) for x in zip(*rows, strict=True))
     return Timeline(
         start=start,
