@@ -131,7 +131,8 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
     file.write_text('{"1": {"tile_m": 16, "tile_n": 64}}')
     for judged in (lambda: lint_files([str(file)]), lambda: merge([str(file)])):
         with pytest.raises(
-            InputError, match=r"settings of FlyDSL kernels, which lint cannot check, because it is not known how vLLM reads"
+            InputError,
+            match=r"settings of FlyDSL kernels, which lint cannot check, because it is not known how vLLM reads",
         ):
             judged()
 
