@@ -189,30 +189,25 @@ class ActionProof:
     def limit(self) -> str:
         """A sentence that explains why faster kernels cannot shorten a step of the job. Empty if they can.
 
-        The reason is that the step waits for the host or for communication. For example: "the host is the limit: if
-        kernels took no time, a step would take 30 ms, not 31 ms (simulated)".
+        The reason is that the step waits for the host or for communication.
         """
         step = self.step
         if step is None or step.ceilings.free_kernels_us - self._host_saves_us <= (1 - WORTH) * step.now_us:
             return ""
         other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
+        # For example: "the host is the limit: if kernels took no time, a step would take 30 ms, not 31 ms (simulated)".
         limit = f"{'the ' * (other == 'host')}{other} is the limit"
         times = f"{duration(step.ceilings.free_kernels_us)}, not {duration(step.now_us)}"
         return f"{limit}: if kernels took no time, a {self.unit} would take {times} (simulated)"
 
     @property
     def of_the_host(self) -> bool:
-        """True if something other than the kernels explains why the two runs took different wall times.
-
-        There are two cases:
-
-        * The second run is faster, although the simulation shows that faster kernels cannot shorten the step
-          (``limit``).
-        * The runs were not done in turns, and their times differ by more than the simulation predicts.
-        """
+        """True if something other than the kernels explains why the two runs took different wall times."""
         wall, step = self.wall, self.step
+        # The second run is faster, although the simulation shows that faster kernels cannot shorten the step.
         if wall is None or (self.limit and wall.faster):
             return wall is not None
+        # Runs that were not done in turns may differ by more than the simulation predicts.
         if wall.runs:
             return False
         least, most = sorted((0.0, self.measured.saving_us / wall.now_us))
@@ -225,9 +220,10 @@ class ActionProof:
     def unexplained(self) -> tuple[Group, ...]:
         """The kinds of operators with the largest unexpected gain, if the job became far faster than promised.
 
-        For example, 100 ms were promised, with 90 ms as the lower bound. A measured time below 90 − (100 − 90) = 80 ms
-        is suspicious. Empty if the time is not suspicious.
+        Empty if the measured time is not suspicious.
         """
+        # For example, 100 ms were promised, with 90 ms as the lower bound. A measured time below 90 − (100 − 90) = 80
+        # ms is suspicious.
         if (low := self.promised.ends_us[0]) - self.measured.then_us <= self.promised.then_us - low:
             return ()
         held = sorted(self.groups, key=lambda x: x.measured.then_us - x.promised.then_us)
@@ -346,8 +342,7 @@ def verify_actions(
 def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> Gain:
     """Add up the predicted gains of several changes, for a job whose kernels take ``now_us`` now.
 
-    Override files (``files``) may concern the same call as another change. Then only the other change is counted,
-    because it may leave nothing for the files to gain.
+    ``files`` are override files (lists of kernels for a library).
     """
     ends = ([us - x.now_us for us in (x.then_us, *x.widened.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
@@ -355,6 +350,8 @@ def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us
         apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
         share = now_us / files.now_us  # The files' times are of the whole run, with units of all kinds.
         more = [share * (x - files.now_us) for x in (files.then_us, *files.ends_us)]
+        # If the files and another change concern the same call, the files' gain is not added, because the other change
+        # may leave nothing for the files to gain.
         change, low, high = change + more[0] * apart, low + more[1], high + more[2] * apart
     return Gain(now_us, now_us + change, now_us + low, now_us + high)
 
@@ -362,7 +359,6 @@ def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us
 class _Both:
     """Two runs of a job, before and after a change, compared only in the kinds of steps that both did.
 
-    * ``runs``: the tables of the two runs.
     * ``counts``: the number of steps of each kind.
     * ``per``: the number of steps over which times are summed.
     """
@@ -390,10 +386,10 @@ class _Both:
     def _share(self, own: Mapping[str, float]) -> float:
         """Return the fraction (0 to 1) of the first run's time that it spent in kinds of steps that both runs did.
 
-        ``own`` maps each kind of step to the number of its steps. If the time of a kind is unknown, the mean time of
-        the other kinds is used.
+        ``own``: the number of steps of each kind in the first run.
         """
         each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
+        # A kind whose time is unknown gets the mean time of the other kinds.
         usual = sum(each.values()) / len(each) if each else 1.0
         parts = {name: count * each.get(name, usual) for name, count in own.items()}
         total = sum(parts.values())
@@ -401,12 +397,10 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        """How many steps of each kind the two runs did, and how long the steps took.
-
-        Writing the libraries' logs slows a job. If only one of the runs was also timed without logs, the times with
-        logs are used for both.
-        """
+        """How many steps of each kind the two runs did, and how long the steps took."""
         found = self.units
+        # Writing the libraries' logs slows a job. If only one run was also timed without logs, the times with logs are
+        # used for both.
         if len({x.alone for x in found if x}) > 1:
             found = tuple(units_of_facts(x.facts[x.facts["run"] == x.run], alone=False) for x in self.runs)
         a, b = ([x] if x is not None else [] for x in found)
@@ -415,8 +409,7 @@ class _Both:
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
         """Return how long a step of the job takes in wall time, before and after the change.
 
-        A job may have several kinds of steps, for example training and evaluation. Returns None if the kinds whose wall
-        time was measured make up less than half of the kernels' time.
+        Returns None if too few kinds of steps were timed.
         """
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
@@ -425,6 +418,7 @@ class _Both:
         us = kernels_of_run(self.before).groupby("unit")["total_us"].sum()
         known = us[us.index.isin(list(self.counts))]
         part = known[known.index.isin(found.kinds)].sum() / known.sum() if found and len(known) else 1.0
+        # The timed kinds of steps, for example training, must make up at least half of the kernels' time.
         return found if part >= SHARE else None
 
     @property
@@ -502,12 +496,10 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change of a job that cannot be judged by comparing the job before and after it.
+        """Yield a sentence for each change whose effect the two runs cannot show.
 
-        The job reports each change that it makes, so two mistakes can be seen:
-
-        * The job already made the change before, so it is compared with itself.
-        * The job did not make the change afterwards, although the user asked for the change.
+        * The first run already made the change, so the job is compared with itself.
+        * The second run did not make the change, although the user asked for it.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:
@@ -519,12 +511,9 @@ class _Both:
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that.
-
-        A job reports each change that it makes. The sentence is written if the user asked for changes, but no process
-        reported them and the job used the same kernels as before.
-        """
+        """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that."""
         lost = [x for x in names if x not in _marked(self.runs[1])]
+        # The user asked for changes, but no process reported them, and the job used the same kernels as before.
         if not lost or not self.same or not len(self._rows(ASKED)):
             return ""
         return f"no process of {self.after.run} reported that it applied {', '.join(lost)}, and the same kernels ran"
@@ -558,8 +547,7 @@ def _values(tables: Tables, name: str) -> Mapping[str, str]:
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
     """Return the names of the changes with which a job ran, as its processes reported them or as its settings show.
 
-    A process can also report other things about a change, for example that it failed. ``kind`` says which kind of
-    report is searched for.
+    ``kind`` selects other reports about a change, for example that the change failed.
     """
     names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
     found = units(tables) if kind == APPLIED else None
@@ -599,10 +587,9 @@ def by_group(tables: Tables) -> dict[str, float]:
 
 
 def answer(found: ActionProof) -> Answer:
-    """Return the output of the command ``verify``: how much time changes of a job saved, and how much was predicted.
+    """Return the output of ``verify`` for changes of a job: the time that they saved, and the time that was predicted.
 
-    The table has a row for each kind of operator, the largest gain or loss first. The exit code tells whether the
-    changes helped.
+    The exit code tells whether the changes helped.
     """
     table = [
         {

@@ -78,14 +78,12 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
 
 
 def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Candidate]:
-    """For each operator in a trace, return the entry of the override files that the library uses for it, if any.
-
-    A trace and the logs may name an operator by different texts. Texts that mean the same operator are compared, too.
-    """
+    """For each operator in a trace, return the entry of the override files that the library uses for it, if any."""
     of: dict[str, Candidate] = {
         x.problem: {"file": x.file, "line": x.line, "solution": x.intended, "engaged": _ENGAGED.get(x.effect)}
         for x in outcomes
     }
+    # A trace and the logs may name an operator by different texts, so texts that mean the same operator match.
     alike = same_calls([*texts, *of]).values()
     return {text: of[known] for same in alike for known in same if known in of for text in same}
 

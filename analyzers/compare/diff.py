@@ -47,9 +47,9 @@ CHANGED = f"state in {STATES[:5]}"
 class _Sum(NamedTuple):
     """Totals of all operators that changed in the same way, for example of all that became ``slower``.
 
-    * ``problems``: the number of operators. ``compared``: the number of them with times in both runs.
-    * ``known``: the number of operators with a known ``delta_us`` (additional time in the second run, µs).
-    * ``delta_us``: the sum, µs.
+    * ``problems``: number of operators.
+    * ``compared``: those with times in both runs.
+    * ``known``: those with a known ``delta_us`` (additional time in the second run, µs).
     """
 
     problems: int
@@ -249,16 +249,10 @@ _ORDERED = f"""
 
 
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
-    """Compare run ``a`` with run ``b``, and return which operators became slower or faster.
+    """Compare two runs of a job, operator by operator.
 
-    An operator is judged by the ratio (time of a call in B) / (time of a call in A):
-
-    * It is slower if the ratio is above 1 + ``fail_on``, and faster if the ratio is below 1 / (1 + ``fail_on``).
-    * The change must also exceed ``floor_us`` (µs), and three standard errors of the ratio if these are known.
-
-    Both times are of the same kind, for example both from traces (``timings.RANK``). If both runs have several kinds,
-    the kind that is nearest to the real job is used. If only one run has the operator, the nearest kind of this run is
-    used.
+    The result states which operators became slower or faster by more than noise, are new, have vanished, or now run
+    another kernel.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()
@@ -324,11 +318,7 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
-    """Mark operators as ``unknown`` that seem to occur in only one run, but may have another name in the other run.
-
-    For example, one log may leave out a size that the other log states. Before, such an operator was marked as ``new``
-    or ``vanished``.
-    """
+    """Mark operators as ``unknown`` that seem to occur in only one run, but may have another name in the other run."""
     states = dict(con.execute("select problem, state from compared").fetchall())
     if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
         return
@@ -336,17 +326,16 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
     near = in_groups(held, lambda x: x[2].shape)
     found = [
         text for text, state, one in held
+        # For example, one log may leave out a size that the other log states.
         if state in ("new", "vanished") and any(y != state and linked(one, two) for _, y, two in near[one.shape])
     ]  # fmt: skip
     con.execute("update compared set state = 'unknown', alone_us = null where problem in (select unnest(?))", [found])
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return how the library would name this operator (with sizes) in an override file, for example one for TunableOp.
+    """Return the kind of an override file (list of kernels for a library) and the operator's name in such a file.
 
-    Returns the kind of override file and the name. Returns None if the operator's time was not read from such a file,
-    or if the file has no name for the operator. An override file lists kernels that a library should use instead of its
-    own choice.
+    Returns None if the operator's time is not from an override file, or if the file has no name for it.
     """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
@@ -370,16 +359,13 @@ def _only_pairs(
 ) -> dict[str, str]:
     """Match the operators of two runs of a job whose logs write the same operator differently.
 
-    Returns a mapping from the text in the second run to the text in the first. Two operators match if both are true:
-
-    * ``key`` returns the same value for them, and not None.
-    * ``same`` returns True for them.
-
-    An operator that matches more than one in the other run is left out.
+    Two operators match if ``key`` gives the same value, not None, and ``same`` gives True. Returns a mapping from the
+    text in the second run to the text in the first.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)
     pairs = [(two.text, one.text) for two in theirs for one in ours.get(key(two), ()) if same(two.problem, one.problem)]
+    # An operator that matches more than one in the other run is left out.
     seconds, firsts = (Counter(side) for side in zip(*pairs, strict=True)) if pairs else ({}, {})
     return {text: other for text, other in pairs if seconds[text] == firsts[other] == 1}
 

@@ -203,12 +203,13 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
 def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:
     """Return the differences between two runs as a table, the most costly first.
 
-    * ``n``: the largest number of rows. ``where``: an SQL condition that selects rows.
-    * Column ``problem``: a short name of the operator. ``text``: its full text with sizes.
-    * Column ``change``: (time in the second run) / (time in the first run) − 1.
+    * ``n``: the largest number of rows.
+    * ``where``: an SQL condition that selects rows.
     """
     rows = found.table(where, n)
     texts, ratios = rows["problem"], rows["ratio"].to_pylist()
+    # ``problem`` is a short name of the operator, ``text`` its full text with sizes. ``change`` is (time in the second
+    # run) / (time in the first run) − 1.
     made = {
         "problem": column([problem_from_text(text).label for text in texts.to_pylist()], pa.string()),
         "change": column([None if ratio is None else ratio - 1 for ratio in ratios], pa.float64()),
@@ -221,10 +222,10 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
     """Return the output of the command ``diff``, which compares two runs of a job: what became slower or faster.
 
-    * ``plan``: rows of the user's old override files (lists of kernels for a library), with the decision to keep,
-      measure or drop each.
-    * ``n``: how many changes to show. Without it, a terminal shows a few, and other outputs show all.
+    * ``plan``: rows of old override files (lists of kernels), with the decision to keep, measure or drop each.
+    * ``n``: how many changes to show.
     """
+    # Without ``n``, a terminal shows a few changes, and other outputs show all.
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]

@@ -94,8 +94,7 @@ class SideBySide:
     def kinds(self) -> Mapping[str, float]:
         """How often each kind of step, for example training or evaluation, was timed.
 
-        The job without the change and the job with it take turns on the machine. A turn counts once for each kind of
-        step in it, however many such steps it has.
+        The jobs with and without the change take turns. Each kind of step counts once in a turn.
         """
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 
@@ -184,8 +183,9 @@ def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, fl
     """Tell whether some kinds of steps (``kinds``) together take at least half of the time of all steps.
 
     * ``counts``: the number of steps of each kind.
-    * ``us``: the time of a step of each kind, µs. If it is unknown, the mean time of the other kinds is used.
+    * ``us``: the time of a step of each kind, µs.
     """
+    # A kind whose time is unknown gets the mean time of the other kinds.
     usual = statistics.fmean(us.values()) if us else 1.0
     each = {x: n * us.get(x, usual) for x, n in counts.items()}
     part = math.fsum(each[x] for x in kinds)

@@ -53,11 +53,10 @@ SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The effect of one row of an override file on one operator (with sizes).
+    """The effect of one row of an override file (the user's list of kernels) on one operator.
 
-    * An override file lists kernels that a library should use instead of its own choice.
-    * ``per_call``: times before and after. ``basis`` says where they come from, for example traces.
-    * ``gained_us``, ``promised_us``: for all calls of the second run. None if a time or the number of calls is unknown.
+    * ``per_call``: times before and after. ``basis``: their source, for example traces.
+    * ``gained_us``, ``promised_us``: for all calls of the second run. None if unknown.
     """
 
     problem: str
@@ -199,8 +198,7 @@ def verify(
 def in_run(before: Tables, after: Tables) -> Gain | None:
     """Return the total GPU time of all kernels in the traces, for the first and for the second run.
 
-    Returns None if a run has no traces, or if the runs did not do the same work, so that their times cannot be
-    compared.
+    Returns None if a run has no traces, or if the runs did not do the same work.
     """
     total, work = [], []
     for tables in (before, after):
@@ -217,8 +215,9 @@ def in_run(before: Tables, after: Tables) -> Gain | None:
 class Ran:
     """The kernels that one run used for each operator (with sizes), and how often it called the operator.
 
-    * ``picks``: the library's names of the kernels. ``kernels``: names of GPU kernels from traces or Tensile's log.
-    * ``calls``: the number of calls. None if no log counts them.
+    * ``picks``: the library's names of the kernels.
+    * ``kernels``: names of GPU kernels from traces or Tensile's log.
+    * ``calls``: None if no log counts them.
     """
 
     picks: Mapping[str, str]
@@ -239,8 +238,8 @@ class Ran:
 class Evidence:
     """The data that show whether override files (the user's lists of preferred kernels) had an effect on a job.
 
-    * ``before``, ``after``: the kernels that ran without and with the files.
-    * ``moved``: how the time of each operator changed, as rows of a ``Diff``.
+    * ``before``, ``after``: the kernels without and with the files.
+    * ``moved``: each operator's change of time, as rows of a ``Diff``.
     """
 
     before: Ran
@@ -293,11 +292,11 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return what an entry of an override file changed for one operator: its kernel, and its time per call.
+    """Return what an entry of an override file changed for one operator (``text``): its kernel, and its time per call.
 
-    * ``text``: the operator. ``same`` lists all texts by which logs may name it.
+    * ``same``: all texts by which logs may name the operator.
     * ``intended``: the kernel in the entry.
-    * ``promised``: the promised saving of a call, by the operator's text, µs.
+    * ``promised``: the promised saving of a call, µs.
     """
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = timed[0] if timed else {"state": "unknown", "basis": None}
@@ -323,14 +322,13 @@ def _outcome(
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
     """Correct the guess whether the library used a row of an override file, if the library's log states it.
 
-    An override file lists kernels for the library to use. A log that says that the library found the row may name only
-    the GPU kernels which then ran. The row was used if its text contains all these names. Without such a log, the guess
-    is returned.
+    Without such a log, the guess is returned.
     """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)
     if not report.found:
         return replace(one, effect="not applied", after=one.after or "the default")
+    # The log may name only the GPU kernels that ran. The row was used if its text contains all these names.
     own = all(kernel in row.text for kernel in report.kernels)
     return replace(one, effect="applied" if own else "not applied")
 
@@ -396,8 +394,7 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 def answer(found: Verification, verbose: bool = False) -> Answer:
     """Return the output of the command ``verify``: did the library use the kernels in the user's override files?
 
-    An override file is the user's list of kernels for a library. The output also states how much time they saved.
-    ``verbose`` shows all lines.
+    The output also states how much time they saved. ``verbose`` shows all lines.
     """
     table = rows(found)
     every = [{name: value for name, value in row.items() if name != "text"} for row in table]
@@ -458,8 +455,7 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 def _problems(shown: Sequence[Outcome]) -> list[str]:
     """Return a table with one line per operator: whether its override took effect, its times, and the gain.
 
-    An override is an entry in a file of kernels that the library should use. The times before and after are per call,
-    the gain is per run.
+    An override is an entry in a file of kernels that the library should use. Times are per call, gains per run.
     """
     table = []
     for x in shown:

@@ -43,16 +43,13 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Keep only measurements from one machine and one set of library versions, so that their times can be compared.
-
-    If several machines or sets of versions (environments) took measurements, one is chosen: it has the job's own
-    setting of TF32 if possible, and then the most measurements.
-    """
+    """Keep only measurements from one machine and one set of library versions, so that their times can be compared."""
     if not len(rows):
         return rows
     facts, found = facts_of(tables), units(tables)
     short = str(int(found is not None and "tf32" in found.settings))
     of = rows["source_id"].map(lambda x: facts.get(str(x), {}))
     environments, alike = of.map(lambda x: x.get("environment", "")), of.map(lambda x: x.get("replay_tf32") == short)
+    # The environment with the job's own setting of TF32 is chosen if possible, and then the one with most measurements.
     among = environments[alike] if alike.any() else environments
     return rows[environments == among.value_counts().sort_index().idxmax()]

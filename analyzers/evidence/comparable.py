@@ -88,8 +88,8 @@ class Neighbour(NamedTuple):
     """A measured GEMM or convolution from whose time the time of a similar one is estimated.
 
     * ``time_us``: its best measured time, µs.
-    * ``scaled_us``: this time converted to the size of the other one, µs.
-    * ``source``: the file with the time.
+    * ``scaled_us``: this time converted to the other's size, µs.
+    * ``source``: the file.
     """
 
     problem: str
@@ -102,9 +102,9 @@ class Neighbour(NamedTuple):
 class Family:
     """Measured GEMMs or convolutions of one GPU that differ only in their sizes.
 
-    * ``measured``: sizes and times, one row for each.
-    * ``problems``, ``sources``: the text and the file of each row.
-    * ``unscaled``: True for a time that is shipped with logparse and was not corrected for this machine.
+    * ``measured``: sizes and times, one row each.
+    * ``problems``, ``sources``: each row's text and file.
+    * ``unscaled``: True for a shipped time that was not corrected for this machine.
     """
 
     measured: Comparable
@@ -157,11 +157,8 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how wrong an estimated time for GEMM or convolution number ``i`` usually is. None if unknown.
-
-        The errors come from a test: known times were estimated as if they were unknown. The tested GEMMs or
-        convolutions differ from this one only in their sizes.
-        """
+        """Return how wrong an estimated time for GEMM or convolution number ``i`` usually is. None if unknown."""
+        # The errors come from a test: known times of other sizes were estimated as if they were unknown.
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
 
@@ -190,11 +187,12 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def beside(self, alone: pd.DataFrame) -> BestTimes:
-        """Return a copy of this object that also corrects the times that come with logparse.
+        """Return a copy of this object that also corrects the times that come with logparse to fit the user's machine.
 
-        The shipped times were measured on other machines, so they may be too long or too short for the user's machine.
-        They are corrected by ``alone``: the times of calls for which the user measured only one kernel.
+        ``alone``: times of calls for which the user measured only one kernel.
         """
+        # The shipped times were measured on other machines, so they may be too long or too short for the user's
+        # machine.
         out = BestTimes(self._device, self._own, self._shipped, alone)
         out._parsed = self._parsed
         return out
@@ -324,14 +322,14 @@ def _factor_of(name: str, known: Sequence[Mapping[str, tuple[float, str]]]) -> t
 def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] | None) -> Family:
     """Join the measured times and the shipped times of GEMMs or convolutions that differ only in their sizes.
 
-    A shipped time comes with logparse. It is multiplied by ``factor`` to fit this machine, and is used only where no
-    time was measured. Its source states the factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
+    A shipped time comes with logparse. It is used only where no time was measured, and is multiplied by ``factor``.
     """
     parts = [(own, np.ones(len(own.problems), dtype=bool))] if own is not None else []
     if shipped is not None:
         mine = set() if own is None else set(own.problems)
         parts.append((shipped, np.array([x not in mine for x in shipped.problems], dtype=bool)))
     scale, words = factor or (1.0, "")
+    # The source of a shipped time states the factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
     stated = f" × {scale:.3g}{words}" if factor else ""
     problems, sources = [], []
     for part, kept in parts:
@@ -354,10 +352,7 @@ def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
     """Return the best time of each GEMM and convolution in each file, as a table with ``COLUMNS``.
 
-    * ``measurements``: rows of the SQL view of that name.
-    * If a file timed only one kernel, it is unknown whether that is the best, so the row is left out. Winners of a
-      tuner's search are kept.
-    * Files from an unknown device are left out.
+    ``measurements``: rows of the SQL view of that name. Files from an unknown device are left out.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)
@@ -365,6 +360,7 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
     by_problem = rows.groupby(["source_id", "origin", "problem"], observed=True)
     out = by_problem.agg(time_us=("time_us", "min"), solutions=("solution", "nunique"), winner=("winner", "any"))
     out = out.reset_index()
+    # If a file timed only one kernel, it is unknown whether that is the best. A winner of a tuner's search is kept.
     return placed(out[out["winner"] | (out["solutions"] > 1)], facts)
 
 
@@ -402,10 +398,10 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 def lone_times(tables: Tables) -> pd.DataFrame:
     """Return the times of GEMMs and convolutions for which only one kernel was tried, so that it may not be the best.
 
-    The columns are ``source_id, origin, problem, time_us``. Rows of a tuner's file are left out, because their kernels
-    already won against others.
+    The columns are ``source_id, origin, problem, time_us``.
     """
     rows = tables.measurements
+    # Rows of a tuner's file are left out, because their kernels already won against others.
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)
     rows = rows[chosen.to_numpy(dtype=bool)]
     tried = rows[rows["status"].isin(TRIED)].groupby(["source_id", "origin", "problem"], observed=True)["solution"]

@@ -138,10 +138,7 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
 
 
 def _no_file(known: Comparison, target: Facts) -> Refusal | None:
-    """Return why the user cannot select a faster kernel by naming it in a file for the library. None if it may work.
-
-    Such a file is called an override file. For example, no file can choose the kernel of a grouped GEMM.
-    """
+    """Return why the user cannot select a faster kernel by naming it in a file for the library. None if it may work."""
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(

@@ -42,9 +42,8 @@ It was measured with 238 pairs of repeated confirmations on H200s
 class Pairs:
     """Times (µs) of two kernels that were measured alternately: the library's choice and a faster one (``winner_us``).
 
-    * ``pick_us``: times of the library's choice.
-    * Entry i of both was measured in the same short block, and is the mean of two times.
-    * ``blocks``: how many entries each process measured. Empty if one process measured all.
+    * Entry i of both is from the same short block, and is the mean of two times.
+    * ``blocks``: each process's number of entries.
     """
 
     pick_us: tuple[float, ...]
@@ -93,8 +92,7 @@ class Confirmation:
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
     """Tell from paired times whether one kernel is really faster than another, and by how much.
 
-    ``floor`` is the smallest gain that is confirmed (0.03 means 3 %). No GPU is needed, so stored times can be judged
-    again with another ``floor``.
+    ``floor`` is the smallest gain that is confirmed (0.03 means 3 %).
     """
     return judge_all({0: pairs}, floor=floor)[0][0]
 
@@ -154,8 +152,7 @@ def confirmation_text(
 ) -> str:
     """Return the result of comparing two kernels as JSON text, for example to store it in a file.
 
-    The JSON has the speedup with its interval, the smallest gain that is accepted (``floor``), and how many blocks of
-    measurements each process contributed. ``complete`` is True if the two kernels need not be measured again.
+    ``complete``: True if the two kernels need not be measured again.
     """
     ratio = confirmation.speedup
     values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
@@ -168,9 +165,9 @@ def confirmation_text(
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
     """Return how many blocks of measurements each process contributed to a comparison of two kernels.
 
-    ``fact`` is the stored JSON of the comparison, already decoded. Returns an empty tuple if the numbers are missing.
-    In early files they are missing, because one process measured all blocks.
+    ``fact``: the decoded JSON of the comparison. Returns an empty tuple if the JSON has no such numbers.
     """
+    # Early files lack the numbers, because one process measured all blocks.
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
 
@@ -196,10 +193,9 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Read the times that show whether faster kernels are really faster than the library's choice.
+    """Read the times of two kernels, measured alternately, that show whether one is really faster.
 
-    Fresh processes measured the two kernels again, alternately. Returns these times for each file that has them, by the
-    id of the file. Only GEMMs and convolutions that the job calls, or that its own files measure, are included.
+    Returns the times by the id of their file.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
@@ -207,6 +203,7 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
     own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
     rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
     # ``rows`` has few entries here, but a find-db adds 400,000 to ``measured``: skip that work if there are no rows.
+    # Only GEMMs and convolutions that the job calls, or that its own files measure, are included.
     if len(rows):
         measured = set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
         rows = rows[rows["problem"].isin(called_problems(tables) | measured)]
@@ -231,13 +228,13 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
     """Choose which result to use if the same two kernels were compared several times.
 
-    The comparison by the most processes is used, and among several such the latest. The largest gain is not preferred,
-    because that would bias the result. Returns a dictionary from the file of each comparison to the file whose result
-    is used.
+    Returns a dictionary from the file of each comparison to the file whose result is used.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}
 
+    # The comparison by the most processes is used, and among several such the latest. Preferring the largest gain would
+    # bias the result.
     def rank(source: str) -> tuple[int, str, str]:
         return len(stored[source].pairs.by_process), str(ingested.get(source, "")), source
 
@@ -251,8 +248,8 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
     """Decide which faster kernels are really faster, from times that were measured again in fresh processes.
 
-    Each file in ``sources`` has the new times of two kernels: the library's choice and the faster one. Returns the
-    result for each file. ``floor`` is the smallest gain that is accepted, for example 0.03 for 3 %.
+    * ``sources``: the files with the times of two kernels each.
+    * ``floor``: the smallest accepted gain, for example 0.03 for 3 %.
     """
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

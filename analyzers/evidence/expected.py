@@ -125,13 +125,11 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Comparable:
-    """Measured times of GEMMs or convolutions that differ only in sizes, to estimate the times of other sizes.
-
-    All are from one kind of GPU.
+    """Measured times of GEMMs or convolutions of one kind of GPU, to estimate the times of other sizes.
 
     * ``at`` (n × number of sizes): logarithms to base 2 of the sizes.
-    * ``base_us``: a rough time from a simple model (``base_time_us``), µs.
-    * ``time_us``: the best measured time, µs.
+    * ``base_us``: rough times (``base_time_us``), µs.
+    * ``time_us``: best measured times, µs.
     """
 
     at: Floats
@@ -159,10 +157,10 @@ class Comparable:
     def lines(self) -> Ints:
         """Number the measured GEMMs or convolutions by series. The members of a series differ in one size only.
 
-        For example, a tuner's table has one such series for each weight matrix of a model, with all numbers of tokens.
-        The size that may differ is chosen so that there are as few series as possible.
+        The size is chosen so that there are as few series as possible.
         """
         out = np.zeros(len(self.at), dtype=np.intp)
+        # For example, a tuner's table has one series for each weight matrix of a model, with all numbers of tokens.
         fewest = len(self.at) + 1
         for free in range(self.at.shape[1]):
             _, line = np.unique(np.delete(self.at, free, axis=1), axis=0, return_inverse=True)
@@ -172,10 +170,9 @@ class Comparable:
 
     @cached_property
     def folds(self) -> tuple[Ints, Ints]:
-        """For each measurement, the number of its part in the cross-validation. There are two ways of division.
+        """For each measurement, the number of its part in the cross-validation, for two ways of division.
 
-        * All members of a group of similar sizes (``groups``) are in the same part.
-        * All measurements that differ in one size only (``lines``) are in the same part.
+        Groups of similar sizes (``groups``) stay together, or series in which one size differs (``lines``).
         """
         return _dealt(self.groups), _dealt(self.lines)
 
@@ -260,7 +257,7 @@ class Comparable:
         """Find the measured GEMMs or convolutions whose sizes are most similar to the given ones.
 
         * ``at``: logarithms to base 2 of the given sizes.
-        * ``own``: for each of them, the row number of its own measurement, which is left out.
+        * ``own``: their own row numbers, which are left out.
 
         Returns row numbers and squared distances.
         """
@@ -368,23 +365,19 @@ def _dealt(sets: Ints) -> Ints:
 
 
 def _quantile(values: Floats) -> float:
-    """Return the value below which 95 % (``LEVEL``) of such values lie, with a correction for few values.
-
-    It is the value of rank ⌈(n + 1) · LEVEL⌉ of n, at most the largest value. This is the correction of conformal
-    prediction.
-    """
+    """Return the value below which 95 % (``LEVEL``) of such values lie, with a correction for few values."""
+    # The rank ⌈(n + 1) · LEVEL⌉ of n, at most n, is the correction of conformal prediction.
     rank = min(len(values), math.ceil((len(values) + 1) * LEVEL))
     return float(np.sort(values)[rank - 1])
 
 
 def _weighted(log_ratio: Floats, found: Ints | Rows, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return for each row a weighted average of its neighbours' values. Nearer neighbours have larger weights.
+    """Return for each row a weighted average of its neighbours' ``log_ratio``. Nearer neighbours have larger weights.
 
-    * ``log_ratio``: the values.
-    * ``found``, ``squared``: the index and the squared distance of each row's neighbours. An index of −1 means none.
+    * ``found``: the neighbours' indices, −1 for none.
+    * ``squared``: their squared distances.
 
-    Returns three arrays: the averages, the spread of the values, and the root mean square of the distances. All are NaN
-    for a row without neighbours.
+    Returns averages, spreads and root mean square distances. NaN without neighbours.
     """
     found, squared = found.T.copy(), squared.T.copy()  # Whole rows are added twice as fast as the values of a row.
     there = found >= 0
@@ -418,12 +411,12 @@ def _squared(one: Floats, other: Floats) -> Floats:
 def _smallest(far: Floats, wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
     """Return the column numbers and values of the ``wanted`` smallest finite values of each row, in ascending order.
 
-    Of two equal values the one with the smaller column comes first. If a row has too few finite values, the rest is
-    filled with column −1 and an infinite value.
+    Missing values are filled with column −1 and infinity.
     """
     count = min(wanted, far.shape[1])
     columns = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
     values = np.take_along_axis(far, columns, axis=1)
+    # Of two equal values, the one with the smaller column comes first.
     order = np.argsort(values, axis=1, kind="stable")
     columns, values = np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
     missing = wanted - count
@@ -477,11 +470,9 @@ def _distinct(rows: Floats) -> tuple[Floats, Ints]:
 def distinct_codes(codes: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
     """Find the different numbers in an array of whole numbers that are not negative.
 
-    For example, ``[7, 3, 7]`` gives ``[1, 0]`` and ``[1, 0, 1]``:
-
-    * The first array says where each number occurs first, beginning with the smallest number.
-    * The second array says for each entry which of these numbers it is.
+    Returns where each number first occurs, in ascending order of the numbers, and for each entry which number it is.
     """
+    # For example, ``[7, 3, 7]`` gives ``[1, 0]`` and ``[1, 0, 1]``.
     count, most = len(codes), int(codes.max(initial=-1)) + 1
     if most > 2 * count:
         _, first, place = np.unique(codes, return_index=True, return_inverse=True)

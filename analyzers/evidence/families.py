@@ -53,12 +53,12 @@ _UNKNOWN = ("?", "-")
 class Kind(NamedTuple):
     """Properties of a GEMM or convolution that do not depend on its size.
 
-    * ``family``: a name that all with these properties have in common. None if it is unknown.
     * ``dtype``: the data type whose peak rate limits the computation.
     * ``sizes``: bytes of an element of each operand.
-    * ``flops``: floating-point operations for each multiply-add, for example 8 for complex numbers.
+    * ``flops``: operations for each multiply-add, for example 8 for complex numbers.
     """
 
+    # All with these properties have this name in common. None if it is unknown.
     family: str | None
     dtype: str
     sizes: tuple[float, float, float, float]
@@ -69,10 +69,10 @@ class Kind(NamedTuple):
 class Sized:
     """Many parsed GEMMs, or many parsed convolutions, as columns.
 
-    * ``rows``: the index of each one in the list of texts that were parsed.
-    * ``kind``: an index into ``kinds``, the properties that do not depend on sizes.
-    * ``at``: the logarithms to base 2 of the sizes.
-    * ``flops``, ``bytes``: the number of operations, and of bytes to move.
+    * ``rows``: each one's index in the list of parsed texts.
+    * ``kind``: indices into ``kinds``, the properties that do not depend on sizes.
+    * ``at``: logarithms to base 2 of the sizes.
+    * ``bytes``: bytes to move.
     """
 
     rows: Ints
@@ -237,9 +237,9 @@ def _columns(rows: Sequence[Sequence[float]], count: int) -> Floats:
 def _doublings(*sizes: Floats) -> Floats:
     """Return the sizes of GEMMs or convolutions as a matrix of logarithms to base 2.
 
-    With logarithms, the distance of two rows shows how similar their sizes are. Each argument is one dimension of all
-    GEMMs or convolutions, and becomes one column. An unknown size is NaN.
+    Each argument is one dimension of all of them, and becomes one column. An unknown size is NaN.
     """
+    # With logarithms, the distance of two rows shows how similar their sizes are.
     out: Floats = np.log2(np.maximum(np.stack(sizes, axis=1), 1.0))
     return out
 
@@ -248,12 +248,11 @@ def _doublings(*sizes: Floats) -> Floats:
 class _Word:
     """One word of many texts, stored as a column. An example is ``mnk=4096,512,1024``, the second word of each text.
 
-    * ``values``: the different words, each stored once. Without ``place``, the words of all texts, in order and without
-      ``mnk=``.
     * ``place``: for each text, the index of its word in ``values``.
-    * ``count``: how many values the word lists. 3 for ``mnk``.
+    * ``count``: how many values the word lists, 3 for ``mnk``.
     """
 
+    # The different words, each once. Without ``place``, the words of all texts, in order and without ``mnk=``.
     values: pa.Array
     place: Ints | None
     count: int
@@ -296,8 +295,7 @@ class _Split:
     """Many texts, each split into words at the blanks.
 
     * ``words``: the words of all texts, one text after the other.
-    * ``begin``: for each text, the index of its first word.
-    * ``count``: for each text, the number of its words.
+    * ``begin``, ``count``: for each text, the index of its first word, and its number of words.
     """
 
     words: pa.Array
@@ -316,14 +314,12 @@ class _Split:
         return self.words.take(pa.array(self.begin[rows] + number))
 
     def columns(self, names: Sequence[tuple[str, tuple[str, ...]]], begin: int = 0) -> tuple[Ints, dict[str, _Word]]:
-        """Find the texts that have the usual number of words, and return these words as columns.
+        """Find the texts that have the usual number of words, and return their indices and a column for each word.
 
-        * ``names``: the words from number ``begin`` on, each with the names of its values. A text with more or fewer
-          words is left out. Words in ``_IGNORED`` at the end of a text are ignored.
-
-        Returns the indices of the texts that were found, and one column for each word.
+        ``names``: the words from number ``begin`` on, each with the names of its values.
         """
         usual, count = begin + len(names), self.count.copy()
+        # Words in ``_IGNORED`` at the end of a text do not count.
         for _ in GEMM_LATER:
             longer = np.flatnonzero(count > usual)
             last = self.words.take(pa.array(self.begin[longer] + count[longer] - 1))

@@ -83,13 +83,11 @@ def run_facts(tables: Tables) -> dict[str, str]:
 
 
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Drop measurements from files of another kind of GPU, so that times of different GPUs are never mixed.
-
-    ``settings.target`` describes the right GPU. If it is not set, the job's own GPU is the right one. Files that do not
-    name their GPU are kept.
-    """
+    """Drop measurements from files of another kind of GPU, so that times of different GPUs are never mixed."""
+    # ``settings.target`` describes the right GPU. If it is not set, the job's own GPU is the right one.
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
+    # Files that do not name their GPU are kept.
     away = [source for source in sources if same_device(facts.get(str(source), {}), here) is False]
     return rows[~rows["source_id"].isin(away).to_numpy(dtype=bool)] if away else rows
 

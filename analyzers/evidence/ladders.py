@@ -70,8 +70,7 @@ class Rung:
     def line(self) -> str:
         """A line for the user about a range of sizes for which one kernel was checked.
 
-        It states how much time the kernel loses, and how many rows were added to hipBLASLt's tuning file (a list of
-        kernels to use), or why none was added.
+        It states the time lost, and how many rows hipBLASLt's tuning file (a list of kernels) gets, or why none.
         """
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
@@ -82,13 +81,10 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """The rows that are added to hipBLASLt's tuning file, one for each size in the range, all with the same kernel.
-
-        The tuning file is a list of kernels to use. The rows have no time, because the kernel was timed only at the
-        ends and in the middle of the range.
-        """
+        """The rows that are added to hipBLASLt's tuning file (a list of kernels), one for each size in the range."""
         if self.override is None or self.why:
             return []
+        # The rows have no time, because the kernel was timed only at the ends and in the middle of the range.
         row = replace(self.override, time_us=None, default_us=None, key_text=None, fallback=None)
         return [replace(row, problem=resized(self.low, "n", n)) for n in self.sizes]
 
@@ -108,9 +104,7 @@ def called(tables: Tables) -> list[Problem]:
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
     """Find ranges of the size n between two matrix products of the job that are otherwise alike.
 
-    One kernel may serve all sizes in such a range. Then rows for them can be added to hipBLASLt's tuning file (a list
-    of kernels to use). A range must contain a multiple of ``step``, and the job must call no product with an n inside
-    it.
+    One kernel may serve all sizes in such a range. A range must contain a multiple of ``step``.
     """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
@@ -119,6 +113,7 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
     out = []
     for family in families.values():
         ends = [family[n] for n in sorted(family)]
+        # The job calls no product with an n inside the range.
         for low, high in pairwise(ends):
             sizes = range(step * ((low.n or 0) // step + 1), high.n or 0, step)
             out += [Rung(low, high, sizes)] if sizes else []
@@ -168,8 +163,7 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     """Check whether one kernel (``override.solution``) is fast enough for a whole range of sizes.
 
-    The result states how much time the kernel loses against the fastest one at three sizes. If the kernel loses too
-    much time, or was not timed, the result also states why no rows are added to hipBLASLt's tuning file.
+    The result states the time lost against the fastest kernel at three sizes, or why the kernel is not used.
     """
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]
@@ -188,8 +182,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
     """Return for each GEMM or convolution the times of all its kernels that were measured against each other.
 
-    If it was measured several times, the measurement with the most kernels is used. All times are from one machine and
-    one set of library versions.
+    All times are from one machine and one set of library versions.
     """
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
@@ -198,5 +191,6 @@ def races(tables: Tables, settings: Settings) -> dict[str, Race]:
         times.setdefault((str(text), str(source)), {})[str(solution)] = float(us)
     own = rows[is_default(rows, tables.facts)]
     picks, facts = dict(zip(own["source_id"], own["solution"], strict=True)), facts_of(tables)
+    # If it was measured several times, the measurement with the most kernels is used, because it comes last.
     fewest = sorted(times.items(), key=lambda x: len(x[1]))
     return {text: Race(of, str(picks.get(source, "")), facts.get(source, {})) for (text, source), of in fewest}

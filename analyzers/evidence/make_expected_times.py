@@ -102,15 +102,14 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
     """Keep measured times that are good enough to estimate the times of other sizes.
 
-    The GEMMs or convolutions are divided into families that differ only in their sizes. For each family, ``holds``
-    tests how well some of its times can be estimated from the rest. A family is kept or left out as a whole, and a line
-    about it is printed.
+    GEMMs or convolutions that differ only in their sizes are kept or left out together. A line about them is printed.
     """
     kept: list[Ints] = []
     for kind in sized(rows["problem"].tolist()):
         base_us = kind.base_us(device)
         for family, places in kind.by_family():
             time_us = rows["time_us"].to_numpy(dtype="float64")[kind.rows[places]]
+            # The test is how well some of the times can be estimated from the rest.
             good, why = holds(Comparable(kind.at[places], base_us[places], time_us))
             print(f"{device}  {family}: {len(places):,} problems {'kept' if good else 'left out'}; {why}")
             if good:

@@ -83,16 +83,16 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """All that is known about MIOpen's kernels and their tuning parameters. It completes proposed overrides.
+    """Facts about MIOpen's kernels and their tuning parameters, by which proposed overrides are completed.
 
-    * An override is an entry in a file that makes MIOpen use another kernel.
-    * ``_tuned``: maps (key in MIOpen's perf-db, solver) to pairs of a file and the parameters as text. A perf-db is a
-      database of tuned parameters.
+    An override is an entry in a file that makes MIOpen use another kernel.
     """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
         self._measurements, self._facts = measurements, facts
         self._builds: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
+        # Maps (key in MIOpen's perf-db, solver) to pairs of a file and the parameters as text. A perf-db is a database
+        # of tuned parameters.
         self._tuned: dict[tuple[str, str], list[tuple[str, str]]] = {}
         rows = measurements[(measurements["origin"] == "perf-db") & (measurements["status"] != "skipped")]
         columns = (rows[name].astype(str) for name in ("key_text", "solution", "source_id", "raw"))
@@ -102,13 +102,14 @@ class _Known:
     def completed(self, finding: Finding, override: Override) -> Finding:
         """Complete a proposal that MIOpen should use another kernel: tuning parameters, workspace and a second kernel.
 
-        The second kernel is for a MIOpen build that lacks the first. A build seems to lack both if its own files name
-        other kernels, but neither of the two. Then a kernel that the build has is proposed. If it has no kernel for
-        this convolution, the user only gets advice.
+        The second kernel is for a MIOpen build that lacks the first. Without a usable kernel, the user only gets
+        advice.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
         names = set(known["solution"])
+        # The build seems to lack both kernels: its own files name other kernels, but neither of the two. Then a kernel
+        # that the build has for this convolution is proposed.
         if names and not names & {x.solution.text for x in (override, second) if x is not None}:
             same = known["problem"].isin((override.problem.text, finding.evidence.measured))
             second = _fastest(override, known[same])
@@ -133,12 +134,12 @@ class _Known:
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
         """Return a second kernel to propose to MIOpen, in case its build lacks the first one (``override``).
 
-        MIOpen's search timed several kernels for the convolution. The second kernel is the next fastest of that search.
-        Returns None if the search timed no other kernel.
+        Returns None if MIOpen's search timed no other kernel.
         """
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
         same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)
+        # The second kernel is the next fastest of the search that timed the first one.
         return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
@@ -154,8 +155,7 @@ class _Known:
     def _parameters(self, override: Override) -> str | None:
         """Return the tuning parameters for a kernel that is proposed to MIOpen (``override``).
 
-        The parameters are from the same kind of GPU. They come from a perf-db, MIOpen's database of tuned parameters.
-        Returns None if the kernel has no parameters, or if no perf-db has them.
+        They come from a perf-db (database of tuned parameters) of the same kind of GPU. None if no perf-db has them.
         """
         from logparse.libraries.miopen import perf_db  # Imported here because most runs have no override of MIOpen.
         from logparse.libraries.miopen.solvers import TUNABLE

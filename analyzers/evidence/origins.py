@@ -1,9 +1,6 @@
 """Names for the tools that measure kernels (column ``origin``), and what their times may be used for.
 
-The file format of each tool (``kinds.format.Origin``) states two things, which are stored with each measured time:
-
-* whether the time can be used to compare the library's choice with other kernels
-* whether the kernel is the fastest one of a tuner's search
+Each file format (``kinds.format.Origin``) states whether its times may be compared, and whether a kernel won a search.
 """
 
 from __future__ import annotations
@@ -64,9 +61,9 @@ IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
     """Tell for each measurement whether its time may be used to compare kernels.
 
-    The time must be measured, and the kernel must be named. The column ``evidence`` has the answer. If the column is
-    missing or empty, the answer depends on the kind of measurement (``origin``).
+    The time must be measured, and the kernel must be named.
     """
+    # If the column ``evidence`` is missing or empty, the kind of measurement (``origin``) decides.
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
 
 

@@ -56,11 +56,8 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     """Mark the convolutions whose weight gradient (W) is slow compared with the layer's other passes (F and B).
 
-    Adds two columns to a table of ``read_passes``:
-
-    * ``sibling_us``: the time of the slower of F and B. If only one of the two is known, its time.
-    * ``slow``: True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than
-      ``Settings.slow_floor_ms``.
+    * New column ``sibling_us``: the time of the slower of F and B.
+    * New column ``slow``: True if W is too slow (``Settings.slow_factor``, ``Settings.slow_floor_ms``).
     """
     sibling_us = rows[["f_us", "b_us"]].max(axis=1)
     best_us = rows["best_us"] / (1 + TIE)
@@ -80,8 +77,7 @@ def passes(tables: Tables) -> pd.DataFrame:
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
     """Return the best measured times of the three passes of each convolution layer in each file.
 
-    The passes are forward, input gradient and weight gradient. ``measurements`` has the measured times of all kernels.
-    The columns of the result are explained at ``read_passes``.
+    The passes are forward, input gradient and weight gradient. ``read_passes`` explains the columns.
     """
     with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

@@ -176,7 +176,7 @@ def _processes(tables: Tables) -> dict[str, int]:
 def _ages(tables: Tables) -> dict[str, int]:
     """Number the files by their age: 1 for the file that was read last, 2 for the one before, and so on.
 
-    Files that were read at the same time have the same number. Files for which no time is known have 0.
+    Files of unknown age have 0.
     """
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
@@ -262,12 +262,10 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Mark the measured times that may be compared with the job's calls, because they are from the same kind of GPU.
-
-    A time is not marked if it may be from another GPU, because the log does not name the GPU of the calls.
-    """
+    """Mark the measured times that may be compared with the job's calls, because they are from the same kind of GPU."""
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
+    # A time is not marked if the log does not name the GPU of the calls, and the time may be from another one.
     known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]
     return pd.Series(known, rows.index)
 
@@ -275,15 +273,14 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
     """Drop times that were measured on another device than the job's, and mark where kernel numbers can be compared.
 
-    The job's device is stated in its log, or by the user (``settings.target``). A library may number its kernels
-    differently in another build. So the new column ``same`` is True if a kernel number means the same kernel in the
-    job's log and in the file with the time.
+    New column ``same``: True if a kernel number means the same kernel in the job's log and in the file.
     """
 
     @cache
     def same(log: str, source: str, library: str) -> bool:
         if log == source:
             return True
+        # A library may number its kernels differently in another build.
         verdict = comparable(facts.get(log, {}), facts.get(source, {}), library)
         return settings.same_build if verdict is None else verdict
 
@@ -292,6 +289,7 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
         measured = facts.get(source, {})
         return all(same_device(measured, x) is not False for x in (facts.get(log, {}), settings.target))
 
+    # The job's log states its device, or the user does (``settings.target``).
     kept = [device(*key) for key in zip(rows["log"], rows["source_id"], strict=True)]
     rows = rows[np.asarray(kept, dtype=bool)]
     libraries = [solution_from_text(str(pick)).library for pick in rows["pick"]]
@@ -351,9 +349,9 @@ class UnknownDevice:
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
         """Return True if the times in a file may be from another GPU than the one on which the job calls ``problem``.
 
-        * ``source``: the id of the file.
-        * ``problem``: the text of a GEMM or convolution.
-        * ``log``: if given, only the calls in this log are considered.
+        * ``source``: the file's id.
+        * ``problem``: text of a GEMM or convolution.
+        * ``log``: only consider its calls.
         """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")

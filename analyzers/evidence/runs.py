@@ -108,13 +108,12 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
     """Return a job's data for checking whether its libraries can use the kernels that the user lists in override files.
 
-    The commands ``coverage`` and ``lint --against`` use the data. The table ``solvers`` has all kernels (solvers) that
-    MIOpen's measurements name. Without ``run``, the latest execution of the job is read. Raises StoreError if the data
-    cannot be read.
+    Without ``run``, the latest execution of the job is read. Raises StoreError.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
         frames, solvers = _near_the_calls(con, run, _LINKS_OF_CALLS), con.execute(_SOLVERS).df()
+        # ``solvers`` has all kernels (solvers) that MIOpen's measurements name.
         return Tables(run=run, solvers=solvers, **frames)
 
 
@@ -152,10 +151,9 @@ def _copies(sources: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Split each file whose rows are from several GPUs, so that there seems to be one file per GPU.
+    """Split each file whose rows are from several GPUs, so that the times of two GPUs are never compared.
 
-    aiter's tables are such files. Times are compared only within a file, so the times of two GPUs are never compared
-    after the split. Facts that the file states are copied to each part.
+    aiter's tables are such files.
     """
     import pandas as pd
 
@@ -174,6 +172,7 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
     made = {one: " ".join((one[0], *(value for _, value in one[1]))) for one in dict.fromkeys(of_row.values())}
     names = pd.Series({place: made[one] for place, one in of_row.items()})
     more_facts, more_sources = [facts[~(placed & facts["source_id"].isin(rows["source_id"]))]], [sources]
+    # Facts that the file states are copied to each part.
     for (source, device), name in made.items():
         more_sources.append(sources[sources["source_id"] == source].assign(source_id=name))
         of_file = facts[facts["source_id"] == source]
@@ -282,9 +281,8 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
     """Warn a user who compares two runs if the command line is probably a mistake.
 
-    * Both words name the same run, which is then compared with itself.
-    * A word names a file that ``store`` already contains as part of a run. The file is then read again, without the
-      rest of that run.
+    * A run is compared with itself.
+    * A file is read again, although ``store`` already contains it as part of a run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]

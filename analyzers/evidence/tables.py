@@ -30,8 +30,9 @@ class LeftOut:
     """Traces that are not added to the job's times, for example copies of another trace.
 
     * ``why``: the reason.
-    * ``sources``, ``names``: ids and names of the files.
-    * ``kernels``, ``us``: number of kernels in the files, and their time in µs.
+    * ``sources``, ``names``: the files' ids and names.
+    * ``kernels``: number of kernels.
+    * ``us``: their time, µs.
     """
 
     why: str
@@ -102,12 +103,11 @@ class Tables:
 def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB connection in which pandas DataFrames can be queried by SQL, each under the name of a view.
 
-    * ``columns``: the columns of each view, for example ``source_id text, count int``.
-    * The types are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list).
-    * If a frame lacks a column, the column is null in all rows.
+    ``columns``: each view's columns, for example ``source_id text, count int``. A column that a frame lacks is null.
     """
     with shared_database().cursor() as con:
         for view, wanted in columns.items():
+            # The types are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list).
             con.register(view, _as_arrow(frames[view], dict(map(str.split, wanted.split(", ")))))
         yield con
 
@@ -141,13 +141,13 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
     """Decorate a function of a run's tables so that it computes each result only once, although several analyzers ask.
 
-    A result is kept for the same first argument (tables or job) and equal values of the other arguments. All callers
-    get the same object, so none may change it.
+    All callers get the same object, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
     @wraps(function)
     def asked(of: K, /, *args: P.args, **words: P.kwargs) -> R:
+        # A result is kept for the same first argument (tables or job) and equal values of the other arguments.
         known, key = kept.setdefault(of, {}), repr((args, words))
         if key not in known:
             known[key] = function(of, *args, **words)

@@ -231,10 +231,10 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 def _same_device(one: Facts, other: Facts) -> bool:
     """Tell whether two traces may be from the same kind of GPU.
 
-    They are not if both traces state a name and the names differ, or both state a number of CUs and the numbers differ.
-    A partition of a GPU has the name of the whole GPU, but fewer CUs. If one of the traces states no name, ``arch`` is
-    compared instead.
+    Their names and numbers of CUs must not differ. If a trace states no name, ``arch`` is compared instead.
     """
+    # A partition of a GPU has the name of the whole GPU, but fewer CUs. A value that a trace does not state does not
+    # differ.
     pairs = {x: (set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count")}
     if all(pairs["device"]):
         del pairs["arch"]
@@ -283,9 +283,9 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
     """Tell whether two traces seem to be of the same program.
 
-    They do if they spend enough of their time (``_IN_COMMON``) in the same GEMMs and convolutions. If one of the traces
-    names no GEMM or convolution, they also do, because then nothing shows a difference.
+    They must spend enough of their time (``_IN_COMMON``) in the same GEMMs and convolutions.
     """
+    # A trace without GEMMs and convolutions shows no difference.
     if one is None or other is None:
         return True
     both = pd.concat([one, other], axis=1, join="inner")
@@ -297,17 +297,14 @@ def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
 
 @cached_per_run
 def unknown_idle(tables: Tables) -> str:
-    """Explain why the GPU's idle time cannot be computed from the traces. Returns an empty text if it can.
-
-    A profiler may lose the kernels of a graph launch, so that the GPU seems to be idle. Each such launch is assumed to
-    take the mean time of the others. If the lost time is at least ``_HIDDEN`` (2 %) of the traced time, the idle time
-    is unknown.
-    """
+    """Explain why the GPU's idle time cannot be computed from the traces. Returns an empty text if it can."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     lost, kept, us, window = (
         float(pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").sum())
         for name in ("graph_launches_without_kernels", "graph_launches", "graph_us", "gpu_window_us")
     )
+    # A profiler may lose the kernels of a graph launch, so that the GPU seems to be idle. Such a launch is assumed to
+    # take the mean time of the others. From ``_HIDDEN`` (2 %) of the traced time on, the idle time is unknown.
     if not lost or (kept and lost * us / kept < _HIDDEN * window):
         return ""
     return (

@@ -55,7 +55,7 @@ AGREE = 2
 class Tried:
     """The results of trying one change in a running job, from all processes. Times are in µs per step.
 
-    * ``seen``: the results of each process. In them, ``ratio`` is (time with the change) / (time without it).
+    * ``seen``: each process's results. ``ratio`` is (time with the change) / (time without).
     * ``floor``: the smallest gain that matters, 0.03 for 3 %.
     """
 
@@ -156,8 +156,7 @@ class Tried:
     def shows_no_gain(self) -> bool:
         """True if the change gained nothing when it was tried in the running job, failed, or altered the results.
 
-        ``tune`` does not test such a change any further. The next test would start the job several times, which takes
-        long and would show no more.
+        ``tune`` then makes no further, slower tests of the change.
         """
         if self.is_lost or self.outcome == "within noise":
             return True

@@ -46,15 +46,16 @@ def word_of_sort(sort: str) -> str:
 class UnitKind:
     """All steps of one kind in all processes of the job, for example all steps with a batch of 16.
 
-    * ``count``, ``traced``: how many steps ran, and how many of them were traced.
-    * ``us``: the times of steps that were not profiled, µs.
-    * ``host_us``: how long the host worked on a step before which the GPU was idle, µs.
+    * ``traced``: how many of the steps were traced.
+    * ``us``: step times without a profiler, µs.
+    * ``host_us``: the host's work on a step, µs.
     """
 
     name: str
     count: int
     traced: int
     us: tuple[float, ...]
+    # Only steps before which the GPU was idle.
     host_us: tuple[float, ...] = ()
 
     @property
@@ -337,8 +338,7 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
     """Return a factor for each traced kernel, so that each kind of step has the same weight as in the whole run.
 
-    For example, half of the run's steps are of one kind, but only a quarter of the traced steps are. Then the kernels
-    of that kind get the factor 0.5 / 0.25 = 2.
+    All factors are 1 if the kinds of steps that were traced are not all counted.
     """
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
@@ -360,12 +360,10 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Return a factor for each traced kernel, so that each kind of step is as frequent as in ``counts``.
-
-    For example, half of the steps in ``counts`` are of one kind, but only a quarter of the traced steps are. Then the
-    kernels of that kind get the factor 0.5 / 0.25 = 2.
-    """
+    """Return a factor for each traced kernel, so that each kind of step is as frequent as in ``counts``."""
     counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
+    # For example, half of the steps in ``counts`` are of one kind, but only a quarter of the traced steps. Then the
+    # kernels of that kind get the factor 0.5 / 0.25 = 2.
     weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
     ours = tables.kernels["run"].eq(tables.run)
     return tables.kernels["unit"].map(weights).where(ours).fillna(1.0).astype("float64")
@@ -383,9 +381,7 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Return factors that shorten the times of kernels that run at the same time, so that no time is counted twice.
 
-    * The factor is (time in which any kernel of the trace computed) / (sum of the kernels' times).
-    * It is 1 for communication.
-    * Overlapping kernels of one operator were already corrected by ``records.without_overlap``.
+    A factor is (time in which any kernel computed) / (sum of the kernels' times), and 1 for communication.
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
@@ -393,6 +389,7 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)
     found = facts[facts["name"] == "gpu_compute_us"].set_index("source_id")["value"]
     share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)
+    # Overlapping kernels of one operator were already corrected by ``records.without_overlap``.
     share = share.where(share < _OVERLAP)
     return kernels["source_id"].map(share).where(computes).fillna(1.0).astype("float64")
 
@@ -418,13 +415,12 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scale the numbers of calls, which come from a few traced steps, to the whole job.
 
-    ``weights`` has the factor for each kernel. If a GEMM or convolution launches several kernels, the average of their
-    factors is used. Numbers of calls that come from a log stay, because a log counts the whole job. Returns the changed
-    tables ``calls`` and ``workload``.
+    ``weights``: each kernel's factor. Returns the changed tables ``calls`` and ``workload``.
     """
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)
     ]
+    # If a GEMM or convolution launches several kernels, the average of their factors is used.
     sums = rows.groupby("problem")[["weighed", "calls"]].sum()
     by_problem = sums["weighed"] / sums["calls"]
 
@@ -432,5 +428,6 @@ def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple
         factor = frame["problem"].map(by_problem).where(traced).fillna(1.0)
         return frame.assign(**{counts: frame[counts].astype("Float64") * factor.astype("Float64")})
 
+    # Numbers of calls that come from a log stay, because a log counts the whole job.
     calls = scaled(tables.calls, "count", tables.calls["category"].eq("profiler"))
     return calls, scaled(tables.workload, "calls", tables.workload["calls_from"].eq("profiler"))

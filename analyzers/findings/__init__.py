@@ -1,7 +1,6 @@
 """Analyzers: each file of this folder finds one kind of trouble in a job, for example a GPU that waits for the host.
 
-``finding.py`` defines the type of an analyzer. ``ANALYZERS`` contains all analyzers, in the order in which their
-findings about the whole job are shown.
+``ANALYZERS`` contains all of them, in the order of their findings about the whole job.
 """
 
 from __future__ import annotations

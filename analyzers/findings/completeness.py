@@ -59,12 +59,12 @@ It may have been killed or have started late.
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Report each error or gap in the job's logs. There are four kinds of gaps.
+    """Report each error or gap in the job's logs.
 
     * HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
-    * Files are cut off or have no readable line.
+    * Files are cut off or unreadable.
     * Ranks differ in their numbers of calls.
-    * Calls cannot be assigned to an operator with its sizes.
+    * Calls cannot be assigned to an operator.
     """
     frames = {view: getattr(tables, "messages" if view == "process_messages" else view) for view in _READ}
     with reading(frames, _READ) as con:

@@ -125,15 +125,14 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _advice(found: Sequence[_Collective], in_training: bool) -> str:
     """Return advice for the kind of communication that takes the most time.
 
-    The advice depends on the PyTorch module that communicates. A trace does not name the module, so it is guessed:
-
-    * FSDP gathers sharded parameters and scatters their gradients.
-    * DistributedDataParallel reduces gradients to all replicas.
-    * A job without gradients uses neither, so it gets general advice.
+    A trace does not name the PyTorch module that communicates, so it is guessed: FSDP or DistributedDataParallel.
     """
     gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
+    # A job without gradients uses neither module, so it gets general advice.
     if not in_training or not gathers + reduces:
         return ADVICE
+    # FSDP gathers sharded parameters and scatters their gradients. DistributedDataParallel reduces gradients to all
+    # replicas.
     return GATHERED if gathers > reduces else REDUCED
 
 

@@ -1,7 +1,8 @@
 """The type of an analyzer: a function that gets the tables of a job and returns reasons why the job is slow.
 
-An analyzer never reads files, never prints and never changes its input. Its result does not depend on the order of
-rows. For empty tables it returns nothing.
+* No input or output, no change of the tables.
+* The order of rows does not matter.
+* Empty tables give no result.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from logparse.model import Finding
 class Analyzer:
     """A function that finds one kind of trouble in a job, with its name and description.
 
-    * ``about``, ``worth``: Markdown texts that tell what the analyzer looks for and what can be gained. They become its
-      row in ``docs/findings.md``.
-    * ``place``: its position among the findings about the whole job. Equal places are ordered by name.
-
-    All analyzers are in ``analyzers.findings.ANALYZERS``.
+    * ``about``, ``worth``: Markdown texts for ``docs/findings.md``: what is looked for, what can be gained.
+    * ``place``: position among the findings about the whole job.
     """
 
     name: str
     about: str
     find: Callable[[Tables, Settings], Sequence[Finding]]
     worth: str = ""
+    # Equal places are ordered by name.
     place: int = 10

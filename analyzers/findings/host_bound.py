@@ -87,23 +87,21 @@ _FEW = 0.05
 def of_data(remark: Finding) -> Finding:
     """Rewrite the remark that the GPU is often idle, after a simulation showed that it waits for the data loader.
 
-    Without the simulation, the remark says that the GPU waits for kernel launches. The new text advises to load data
-    sooner, for example with more workers.
+    The new text advises to load data sooner.
     """
+    # Without the simulation, the remark says that the GPU waits for kernel launches.
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", _LOADS)
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
 def changes(time: GpuTime) -> str:
-    """Tell in a few words what to change so that the GPU waits less, like "the loader: workers, work per sample".
-
-    The text depends on the cause of most of the idle time. If a single idle gap is so long that the rest does not
-    matter, the text describes this gap instead.
-    """
+    """Tell in a few words what to change so that the GPU waits less, like "the loader: workers, work per sample"."""
     single = time.gaps.single if time.gaps else None
+    # A single gap is described if it is so long that the rest does not matter.
     if single is not None and _at_most_us(time) is None:
         return f"look at the gap of {duration(single.us)}{single.place}"
+    # The cause of most of the idle time decides.
     return WORDS[_main(time)][1]
 
 

@@ -26,16 +26,15 @@ _LEAST_SHARE = 0.01
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Report that transposes take a large part of the time of all convolutions, if that is the case.
+    """Report that transposes take much of the time of all convolutions. Another memory layout would avoid them.
 
-    Another memory layout would avoid the transposes. A large part is at least the fraction ``min_gain``, and at least 1
-    % of the GPU time in the traces. There is only one report, because the layout can only be changed for the whole
-    model.
+    "Much" is the fraction ``min_gain``, and 1 % of the traced GPU time.
     """
     rows = _in_traces(tables)
     turned = _turned(rows)
     everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
     if not lost or lost < max(settings.min_gain * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
+        # There is only one report, because the layout can only be changed for the whole model.
         return []
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
     time = gpu_time(tables, settings.steps)

@@ -51,9 +51,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 class _Timed:
     """Measured times of a matrix product with separate kernels after it, and with all work fused into one kernel.
 
-    * ``gain``: the time with separate kernels (``now_us``), and the time of the fused kernel (``then_us``). ``high_us``
-      is the longest measured time of the fused kernel.
-    * ``solution``: the name of the fused kernel.
+    * ``gain``: both times. ``high_us`` is the longest time of the fused kernel.
+    * ``solution``: the fused kernel's name.
     """
 
     solution: str
@@ -82,8 +81,7 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
     """Return a function that estimates how many calls of a matrix product have certain kernels after them.
 
-    Only some of the job's calls are traced. So the function multiplies the number of all calls by the fraction of the
-    traced calls that have these kernels after them. It returns None if the number of all calls is unknown.
+    It returns None if the number of all calls is unknown.
     """
     run = calls_by_problem(tables.workload).dropna()
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
@@ -91,6 +89,8 @@ def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
     def count(one: Epilogue) -> int | None:
         text = one.problem.text
         known = text in run and traced.get(text, 0) > 0
+        # Only some calls are traced, so the number of all calls is multiplied by the fraction of the traced calls that
+        # have these kernels after them.
         return round(float(run[text]) * min(1.0, one.calls / float(traced[text]))) if known else None
 
     return count

@@ -63,9 +63,7 @@ SEARCH = (
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Report each convolution that runs MIOpen's slow naive solver although it could be much faster.
 
-    * Its time must be at least ``slow_factor`` times the expected time. If one of the two is unknown, it is reported
-      without a saving.
-    * Convolutions of less than 1 GFLOP are left out.
+    Its time must be ``slow_factor`` times the expected time. If either is unknown, no saving is stated.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -77,6 +75,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     for row in rows.to_dict("records"):
         text, source = str(row["problem"]), str(row["source_id"])
         problem = problem_from_text(text)
+        # Convolutions of less than 1 GFLOP are left out.
         if not isinstance(problem, ConvProblem) or (problem.flops or 0) < _LEAST_FLOPS:
             continue
         now = None if pd.isna(row["now_us"]) else float(row["now_us"])
@@ -136,10 +135,10 @@ def _logged(tables: Tables) -> pd.DataFrame:
 def _recorded(tables: Tables) -> pd.DataFrame:
     """Return the convolutions for which MIOpen's stored search results name the slow naive solver as the fastest.
 
-    MIOpen stores the results in a file (user find-db), and obeys it. So the job's next call of such a convolution runs
-    the naive solver.
+    The job's next call then runs the naive solver.
     """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
+    # MIOpen stores the results in a file (user find-db), and obeys it.
     users = set(known.loc[known["value"] == "user", "source_id"])
     rows = timed(tables.measurements[tables.measurements["source_id"].isin(users)])
     rows = rows.sort_values(["problem", "time_us", "solution", "source_id"]).drop_duplicates(["source_id", "problem"])
@@ -270,10 +269,10 @@ def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
 def gemm_workspace(problem: ConvProblem) -> int | None:
     """Return how much workspace (bytes) MIOpen's GEMM solver needs for a convolution. None if a size is unknown.
 
-    The workspace has a copy of the inputs of every filter position, for one image of the batch. Its size is the same
-    for forward, backward data and backward weights: (c / groups) · filter · output sizes · groups · bytes per element.
     Source: ROCm/MIOpen ``src/solver/gemm.cpp`` (``GemmFwdRest::GetWorkspaceSize``).
     """
+    # The workspace has a copy of the inputs of every filter position, for one image of the batch. Its size is the same
+    # for all three directions: (c / groups) · filter · output sizes · groups · bytes per element.
     sizes = [problem.c, problem.filter_d, problem.filter_h, problem.filter_w]
     sizes += [problem.out_d, problem.out_h, problem.out_w, _TYPE_BYTES.get(problem.weights_type or "")]
     out = 1
@@ -299,11 +298,9 @@ def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterat
 def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
     """Return the advice for a convolution that runs the naive solver.
 
-    | case | advice |
-    |---|---|
-    | a tensor has too many elements for 32 bits | split the batch |
-    | another solver needs a large workspace | make room for it, or split the convolution |
-    | else | let MIOpen search for a faster solver |
+    * Tensor too large for 32 bits: split the batch.
+    * Large workspace needed: make room for it, or split the convolution.
+    * Else: let MIOpen search for a faster solver.
     """
     needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
@@ -328,13 +325,11 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
 
 
 def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
-    """Return what the user can do about a convolution that runs the slow naive solver.
-
-    Usually it is a search for a faster one. No search helps if a tensor has too many elements for 32 bits, or if there
-    is too little memory for a workspace.
-    """
+    """Return what the user can do about a convolution that runs the slow naive solver. Usually it is a search."""
+    # No search helps if a tensor has too many elements for 32 bits.
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return Advise("split the batch", "change the program")
+    # No search helps if there is too little memory for a workspace.
     if refused or (gemm_workspace(problem) or 0) >= _LARGE:
         return Advise("make room for the workspace", "change the program: free memory, or split the convolution")
     return Search()

@@ -75,8 +75,7 @@ TUNE_CUDNN = (
 def traced_passes(tables: Tables) -> pd.DataFrame:
     """Return the mean times of the three passes of each convolution layer, from the job's traces.
 
-    The passes are forward, gradient of the input, and gradient of the weights. ``solution`` is the kernel that took
-    most of the time. Without a trace, there are no rows.
+    ``solution`` is the kernel that took most of the time. Without a trace, there are no rows.
     """
     rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
@@ -150,11 +149,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
     """Add facts about their file to a table of weight gradients, and drop rows from another device than the job's.
 
-    The new columns:
-
-    * ``loss``: the time of the weight gradient minus the time of the slower of the layer's other passes, µs.
-    * ``device``: the device of the row's file.
-    * ``foreign``: True if the row's file belongs to another job.
+    * ``loss``: additional time compared with the layer's other passes, µs.
+    * ``foreign``: True for a file of another job.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
@@ -264,9 +260,7 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """Report one slow weight gradient (W) of a convolution.
-
-    The possible saving is (time of W) − (time of the slower of the layer's other passes F and B).
+    """Report one slow weight gradient (W) of a convolution. The layer's other passes are F and B.
 
     * ``typical``: a text with the time of comparable weight gradients.
     * ``elsewhere``: a text about a faster kernel on another device.
@@ -276,6 +270,7 @@ def _slow(
     solver = str(row["solution"]).split(":", 1)[-1]
     message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
     naive = "the naive solver is the fastest known solver" * bool(row["naive"])
+    # The possible saving is (time of W) − (time of the slower of F and B).
     count, gain = calls.get(text), Gain(best, sibling)
     return Finding(
         analyzer=NAME,
@@ -372,15 +367,15 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the details that MIOpen needs to use a convolution's fastest kernel, in addition to the kernel's name.
+    """Return details, besides the kernel's name, that MIOpen needs to use a convolution's fastest kernel.
 
-    For example, these are the algorithm and the size of the workspace. They come from the user's find-db, the file in
-    which MIOpen's search stores its results. The keys of the result are pairs: a find-db and a convolution.
+    The keys of the result are pairs: a user's find-db (MIOpen's stored search results) and a convolution.
     """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
     rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
     rows = rows.drop_duplicates(["source_id", "problem"])
+    # For example, the algorithm and the size of the workspace.
     names = ["raw", "algorithm", "workspace_bytes", "key_text"]
     return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
 

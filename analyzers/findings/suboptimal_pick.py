@@ -120,11 +120,9 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
     """Return what the user can do so that the library runs the faster kernel.
 
-    The possibilities are, the best first:
-
-    * Name the kernel in a file for the library (an override file).
-    * Change a setting or the program, if no file can name the kernel.
-    * Start a search of the library, or measure the kernels with ``logparse replay``, if times are missing.
+    1. Name the kernel in a file for the library.
+    2. Change a setting or the program.
+    3. Search or measure, if times are missing.
     """
     if isinstance(decided, Override):
         return UseRows(decided)
@@ -144,8 +142,7 @@ def _pick(
 ) -> Finding | None:
     """Report one call for which the library did not choose the best known kernel.
 
-    Returns None if the loss is within noise. Also returns None if no log names the library's choice and the default
-    kernel has no time, because then there is nothing to compare.
+    Returns None if the loss is within noise, or if there is nothing to compare.
     """
     known, calls = _comparison(row, facts, given), number_of(row["calls"])
     if comparison.may_be_so(known.problem, known.measured, known.best.text):
@@ -225,8 +222,7 @@ def _message(known: comparison.Comparison) -> str:
 def _doubt(row: Mapping[str, object]) -> str:
     """Return reasons to doubt that a measured time belongs to the job's call, as a text in square brackets.
 
-    For example, the log may leave out a value, so that the measured GEMM may be another one. The text is empty if there
-    is no doubt.
+    The text is empty if there is no doubt.
     """
     words = []
     if row["level"] == "shape":

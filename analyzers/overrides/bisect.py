@@ -106,8 +106,9 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 class Run(NamedTuple):
     """The result of one run of the user's check (a shell command) with some rows of the override file.
 
-    ``rows`` is a hash of the row numbers. ``code`` is the exit code, or None if the check took too long. ``log`` is the
-    file with the output.
+    * ``rows``: a hash of the row numbers.
+    * ``code``: the exit code, None after a timeout.
+    * ``log``: the file with the output.
     """
 
     rows: str
@@ -162,8 +163,7 @@ class Table:
 def opened(path: Path) -> Table:
     """Split an override file (the user's list of kernels for a library) into rows, to find a row that makes a job fail.
 
-    The result can write copies of the file without some rows. Raises InputError if no library reads such a file, or if
-    it cannot be split.
+    Raises InputError if no library reads such a file, or if it cannot be split.
     """
     name, data = content_of(str(path))
     format, rows = format_of(name, data), list[tuple[int, str]]()
@@ -202,7 +202,6 @@ def _beside(path: Path, copy: str) -> Iterator[Path]:
 class Checks:
     """Runs the user's check with some of a file's rows, and remembers the results.
 
-    Each result is written to a journal as soon as the check has ended, so no check is repeated after an interruption.
     ``say`` is a function that shows text to the user before and after each check.
     """
 
@@ -210,6 +209,7 @@ class Checks:
     check: str
     timeout_s: float | None
     folder: Path
+    # Each result is written here as soon as the check has ended, so no check is repeated after an interruption.
     journal: BinaryIO
     say: Callable[[str], None]
     runs: list[Run] = field(default_factory=list)

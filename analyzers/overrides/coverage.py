@@ -41,9 +41,8 @@ It is not done for a file with more rows than this, for example a database that 
 
 @dataclass(frozen=True)
 class Use:
-    """The result of looking up one operator (with sizes) of a job in an override file.
+    """The result of looking up one operator (with sizes) of a job in an override file (list of kernels).
 
-    * An override file is a list of kernels to use instead of the library's choice.
     * ``line``: the line of the row that the library would use.
     * ``time_us``: the operator's total time in the job, µs.
     """
@@ -65,23 +64,24 @@ class Use:
 
 @dataclass(frozen=True)
 class Idle:
-    """Entries of the user's list of kernels for a library (override file) that have no effect, all for one reason.
+    """Entries of an override file (the user's list of kernels) that have no effect, all for one reason.
 
-    * ``lines``: the line numbers of these entries.
-    * ``never``: True if the library cannot use them in any job. False if only this job has no such call.
+    * ``lines``: their line numbers.
+    * ``never``: True if the library cannot use them in any job.
     """
 
     lines: Sequence[int]
+    # False if only this job has no such call.
     never: bool
     reason: str
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The result of looking up all calls of a job in one override file.
+    """The result of looking up all calls of a job in one override file (list of kernels for a library).
 
-    * An override file is a list of kernels to use instead of the library's choice.
-    * ``uses``: the result for each operator. ``idle``: the rows that no call uses.
+    * ``uses``: the result for each operator.
+    * ``idle``: the rows that no call uses.
     """
 
     file: str
@@ -112,16 +112,15 @@ class Coverage:
 def run_to_check(store: Store, run: str | None = None) -> tuple[Tables, str]:
     """Return a job's data to check override files (lists of kernels for a library), and a note on damaged log lines.
 
-    The note is a text with the number of such lines, for the user. Without ``run``, the latest execution of the job is
-    used.
+    Without ``run``, the latest execution of the job is used.
     """
     return tables_to_check(store, run), damaged(store, run)
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Find the entry of an override file that a library would use for each call of a job, or why it would use none.
+    """Find out for which calls of a job an override file has a row, and which rows no call uses.
 
-    An override file is the user's list of kernels for a library.
+    An override file lists kernels that a library should use instead of its own choice.
     """
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
@@ -131,6 +130,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
     for text, count in sorted(calls.items()):
         problem = problem_from_text(text)
         report = reports.get(text)
+        # Calls and rows are compared in the same way as the library looks up a row.
         found = look_up(format, file.reading, problem, key=report.key if report else None)
         found = kernels.judged(text, found)
         uses.append(
@@ -163,8 +163,7 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
     """Return what a library wrote into its logs about its use of an override file (the user's list of kernels).
 
-    The keys are the texts of operators with their sizes. Each value states whether the library found an entry for the
-    operator in the file, and which kernels it used.
+    Each operator's text maps to whether an entry was found, and which kernels ran.
     """
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
@@ -201,17 +200,14 @@ def served_by(
 def times_of(tables: Tables) -> dict[str, float]:
     """Return the total time of each operator (with sizes) in the job, µs.
 
-    The first time that is known is used:
-
-    * the time in a trace
-    * (number of calls) · (measured time of the library's choice)
-    * (number of calls) · (best known time)
+    It is the time in a trace, or else (number of calls) · (measured time of a call).
     """
     kernels = tables.kernels
     if "run" in kernels:
         kernels = kernels[kernels["run"] == tables.run]
     traced = kernels.dropna(subset=["problem"]).groupby("problem")["total_us"].sum()
     rows = picks_vs_best(tables, Settings())
+    # The measured time of the library's choice, or else the best known time.
     each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
     known = (rows["calls"].astype("float64") * each).groupby(rows["problem"]).sum(min_count=1).dropna()
     return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}
@@ -242,12 +238,9 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 
 
 def _size(text: str) -> str:
-    """Return only those words of an operator's text that state its kind, direction and sizes.
-
-    If a row of an override file and a call agree in these words, the row was perhaps made for the call and differs only
-    in a detail.
-    """
+    """Return only those words of an operator's text that state its kind, direction and sizes."""
     words = ((word, *word.partition("=")) for word in text.split(" "))
+    # If a row of an override file and a call agree in these words, the row was perhaps made for the call.
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
@@ -348,7 +341,7 @@ def lines(found: Coverage) -> list[str]:
 def _look_up_lines(found: Coverage) -> list[str]:
     """Return lines for the user about a file that an inference server opens by name, for example a table of tiles.
 
-    The lines say how many of the files that the server looked for are found, and which others it looked for.
+    They say which of the wanted files were found.
     """
     if not found.uses:
         return [f"{found.file}: run {found.run} looks up no such table, so the file can serve nothing"]

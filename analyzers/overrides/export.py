@@ -47,10 +47,7 @@ def of_store(
 ) -> Made:
     """Write the GEMMs and convolutions of a job as input for a library's tool, by default those with the most calls.
 
-    * ``as_``: the format, for example ``bench``.
-    * ``sql``: an SQL SELECT whose column ``problem`` has the ones to write.
-
-    Raises InputError if they cannot be read.
+    ``sql``: an SQL SELECT with a column ``problem``. Raises InputError.
     """
     if sql is None:
         tables = tables_of(store, run)
@@ -119,9 +116,10 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     """Write the given GEMMs and convolutions as input for a library's benchmark or tuning tool.
 
     * ``as_``: the format, for example ``bench``. Raises InputError if it is unknown.
-    * ``target``: facts about the machine. The format ``untuned`` needs them, because it depends on PyTorch's version.
+    * ``target``: facts about the machine, for ``untuned``.
     """
     if as_ == "untuned":
+        # This format depends on PyTorch's version.
         return _untuned(problems, target or {})
     if as_ not in _LINES:
         raise InputError(f"--to {as_}: must be one of {', '.join(NAMES)}")

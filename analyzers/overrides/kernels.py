@@ -48,10 +48,10 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """Collect what is known about the kernels in an override file (the user's list of kernels for a library).
+        """Collect which kernels in an override file ran, and how much workspace they need.
 
-        ``runs`` has the data of several jobs, with their measurements and logs. The result says which kernels ran and
-        how much workspace they need. How much workspace the calls provide is taken from the last job only.
+        * ``file``: the user's list of kernels for a library.
+        * ``runs``: the data of several jobs, with their measurements and logs.
         """
         format = by_name(file.format)
         if format.kernels is None:
@@ -70,6 +70,7 @@ class Kernels:
                 key = format.key(problem_from_text(text), facts)
                 if key is not None and key in rows:
                     needs[key, solution] = max(need, needs.get((key, solution), 0))
+        # How much workspace the calls provide is taken from the last job only.
         last = runs[-1]
         ran = last.calls[last.calls["solution"].isin(named)]
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
@@ -77,13 +78,13 @@ class Kernels:
     def judged(self, call: str, answer: LookUp) -> LookUp:
         """Correct the result of a look-up in an override file if the kernel in the row may be unable to run the call.
 
-        * The result becomes "miss" if the kernel cannot run the call, or if the call provides too little workspace.
-        * It becomes "unknown" if no call or measurement shows that the kernel can run the call.
+        The result becomes "miss" if the kernel cannot run the call, and "unknown" if that is unclear.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)
         if found.row is None or why is None:
             return found
+        # The call may provide too little workspace.
         place = f"line {found.row.line}: {why.text}"
         if why.certain:
             return LookUp(found.key, None, "miss", f"{place}, so the library takes its own choice")
@@ -117,10 +118,7 @@ class Kernels:
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
         """Return a warning if a call may not provide enough workspace for the kernel that the user selected for it.
 
-        * ``call``: the text of the operator with its sizes.
-        * ``row``: the entry of the user's override file (list of kernels) that is for this call.
-
-        Returns None if the workspace suffices, or if nothing shows that it may be too small.
+        ``row``: the call's entry in the override file. None if nothing shows a lack of workspace.
         """
         if self.format.kernels is None or row is None or row.solution is None:
             return None

@@ -73,26 +73,25 @@ class Unread(NamedTuple):
 def lint(
     path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
 ) -> OverrideFile:
-    """Check an override file (the user's list of kernels for a library): will the library use the entries of the file?
+    """Check an override file (the user's list of kernels for a library): will the library use the entries?
 
-    * ``target``: facts about the machine that will read the file.
-    * ``against``: data of a job. If ``target`` lacks a fact, it is taken from the job's files, unless they contradict
-      each other.
+    * ``target``: facts about the machine.
+    * ``against``: a job's data, for checks and missing facts.
 
-    Raises InputError if the file does not exist or has no known format.
+    Raises InputError for a missing file or an unknown format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
+    # A fact that ``target`` lacks is taken from the job's files, unless they contradict each other.
     judged = inspect(name, data, {**_left_open(run, given), **given}, format)
     return judged if against is None else with_collisions(judged, against)
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return the facts about a job's machine that may be added to the facts that the user stated (``given``).
-
-    PyTorch compares a set of facts (its validators) before it uses a file, and must not get a mixture of two machines.
-    So the job's validators are left out if the user stated a validator, or a value that differs from the job's.
-    """
+    """Return the facts about a job's machine that may be added to the facts that the user stated (``given``)."""
+    # PyTorch compares a set of facts (its validators) before it uses a file, and must not get a mixture of two
+    # machines. So the job's validators are left out if the user stated a validator, or a value that differs from the
+    # job's.
     other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
 
@@ -106,11 +105,8 @@ def lint_files(
 ) -> tuple[list[OverrideFile], list[Unread]]:
     """Check several override files (lists of kernels): will the libraries of one machine read and use them?
 
-    * ``target``, ``against``: facts about the machine, and a job that ran on it.
-    * ``begins``: called with the path of each file before it is read, to show progress.
-
-    Returns two lists: the checked override files, and all other files. If the only file is no override file, InputError
-    is raised.
+    ``begins`` is called with each path, to show progress. Returns the override files and the other files. Raises
+    InputError if the only file is no override file.
     """
     if format is not None:
         format_of("", b"", format)
@@ -145,8 +141,7 @@ def content_of(path: str) -> tuple[str, bytes]:
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
     """Read an override file (the user's list of kernels) in the same way as the library that will use it.
 
-    Returns the entries of the file, with remarks about what is wrong with them. Raises InputError if the file has no
-    known format.
+    Raises InputError if the file has no known format.
     """
     return format_of(name, data, format).inspect(name, data, target)
 
@@ -205,13 +200,13 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
     """Group the texts of calls that may describe the same call. Texts in different groups are different calls.
 
-    Two logs of one job may describe a call in more or less detail. The key of a group is its text with the fewest
-    unknown values.
+    A group's key is its text with the fewest unknown values.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
     for text in sorted(texts, key=lambda x: (x.count("?"), x)):
         problem = problem_from_text(text)
+        # Two logs of one job may describe a call in more or less detail.
         near = by_shape.setdefault(problem.shape, [])
         mine = next((known.text for known in near if linked(problem, known)), None)
         if mine is None:
@@ -256,8 +251,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
     """Yield a warning if kernels that the user selected cannot be used in a job that captures CUDA or HIP graphs.
 
-    The library of such a kernel allocates memory at the first call of a size. An allocation fails while a graph is
-    captured. ``unsafe`` has the names of libraries with this fault.
+    ``unsafe``: libraries that allocate memory at the first call of a size, which fails during a capture.
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
@@ -273,12 +267,12 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
     """Return warnings about a row of the override file that applies to calls that it does not suit.
 
-    There are two kinds: the row's kernel is slower than the library's default for some calls, or several different
-    calls use the row. ``ratios`` maps (operator with sizes, kernel) to (time of the kernel) / (time of the default).
+    ``ratios``: maps (operator, kernel) to (time of the kernel) / (time of the library's default).
     """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
     out = []
+    # The row's kernel is slower than the library's default for some calls.
     if losing:
         count = f"{len(losing)} of its {len(members)} problem(s)"
         message = f"the row's solution is slower than the default for {count}: {_names(losing)}"
@@ -291,6 +285,7 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
                 "remove the row, or measure the row again for each of these problems",
             )
         )
+    # Several different calls use the row.
     if len(members) > 1:
         unmeasured = sum(not any((x, name) in ratios for x in same) for same in members.values())
         message = f"{len(members)} problems of the workload share this row: {_names(list(members))}"
@@ -307,11 +302,10 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 
 def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
-    """Yield an error if the user's list of kernels (override file) states less workspace for a kernel than it needs.
+    """Yield an error if an entry (``row``) of an override file states less workspace than its kernel needs.
 
-    * ``row``: one entry of the list.
-    * ``texts``: the operators, with their sizes, for which a library would use the entry.
-    * ``needed``: the largest workspace (bytes) that was measured for an operator and a kernel.
+    * ``texts``: the operators that would use the entry.
+    * ``needed``: the measured workspace (bytes) for an operator and a kernel.
     """
     if row.solution is not None and row.workspace_bytes is not None:
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
@@ -370,16 +364,14 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines for the user: how many entries of several override files (lists of kernels) this GPU can use.
-
-    Files that a library reads as one table are counted together. There are no lines for a single file, or if the GPU is
-    unknown.
-    """
+    """Return lines for the user: how many entries of several override files (lists of kernels) this GPU can use."""
     families: dict[str, list[int]] = {}
     for file in judged:
+        # Files that a library reads as one table are counted together.
         counts = families.setdefault(by_name(file.format).family(file.name) or file.format, [0, 0, 0])
         live = sum(len(lines) for row, lines in file.reading.alike if row.live)
         counts[:] = [counts[0] + live, counts[1] + len(file.rows), counts[2] + 1]
+    # There are no lines for a single file, or if the GPU is unknown.
     device = device_of_file(judged[0].target) if len(judged) > 1 else ""
     shares = (
         f"  {name}: {live:,} of {total:,} rows ({live / total:.0%}) in {counted(files, 'file')}"
@@ -412,9 +404,9 @@ def lines(file: OverrideFile) -> list[str]:
 def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
     """Group notes that differ only in their line number, so that a rule is printed once.
 
-    Yields three values per group: (severity, rule, message, remedy), the number of notes, and the first line numbers.
-    Groups are ordered by their first line. Line 0 means the whole file.
+    Yields (severity, rule, message, remedy), the number of notes, and the first line numbers, in order of lines.
     """
+    # Line 0 means the whole file.
     in_order = sorted(noted, key=lambda note: note.line or 0)
     groups = in_groups(in_order, lambda note: (note.severity, note.rule, note.message, note.remedy))
     for what, notes in groups.items():
@@ -441,8 +433,7 @@ def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> 
 def row_rows(file: OverrideFile) -> Rows:
     """Return a table that states for each entry of an override file (list of kernels) whether the library will use it.
 
-    Its columns are the file, the line, the key under which the library finds the entry, the kernel, and the answer with
-    a reason.
+    ``key`` is the text by which the library finds the entry.
     """
     return [
         {

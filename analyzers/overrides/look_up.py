@@ -19,10 +19,10 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 @dataclass(frozen=True)
 class LookUp:
-    """The result of looking up a call in an override file: the row that the library would use, or why there is no row.
+    """The row of an override file that the library would use for a call, or why there is no row.
 
-    A library looks up a row by a key, but a log may not state all values of the call's key. If some rows may match, the
-    result is ``unknown``, and ``maybe`` has their line numbers. If no row can match, the result is ``miss``.
+    * ``miss``: no row can match.
+    * ``unknown``: the rows in lines ``maybe`` may match, because the log does not state the whole key.
     """
 
     key: str | None

@@ -33,10 +33,9 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """A kernel that a file proposes for a call. Several files are merged, and the best of their proposals is kept.
+    """A kernel that one of several merged files proposes for a call. The best proposal is kept.
 
-    * ``rank``: the time and the name of the kernel, by which the proposals are compared.
-    * ``file``: the file that has the proposal.
+    ``rank``: the kernel's time and name, by which the proposals are compared.
     """
 
     rank: tuple[float, str]
@@ -76,8 +75,7 @@ class Conflict:
 class Merged(Made):
     """The result of merging several override files (lists of kernels for a library) into one list.
 
-    It has the file to write (for TunableOp one per GPU), the number of entries, and the conflicts: calls for which the
-    merged files name different kernels.
+    ``conflicts``: calls for which the merged files name different kernels.
     """
 
     conflicts: tuple[Conflict, ...]
@@ -97,10 +95,10 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
-    """Merge several override files (lists of kernels for a library) into one, from contents that are already in memory.
+    """Merge several override files (lists of kernels) into one. Nothing is written.
 
-    ``files`` has a tuple (path, name, bytes) for each file. Returns the merged file and the conflicts. Nothing is
-    written. Raises InputError if the files cannot be merged, for example because their formats differ.
+    ``files``: tuples (path, name, bytes). Raises InputError if the files cannot be merged, for example because their
+    formats differ.
     """
     contents = deque(files)
     notes = [f"{path}: the file is empty" for path, _, data in contents if not _holds_text(data)]
@@ -182,13 +180,14 @@ def whole_lines(data: bytes) -> bytes:
 class _Winners:
     """Iterates over the rows that remain when override files are merged, one for each key.
 
-    A key is the text by which the library looks up a call. After the iteration, ``keys`` is the number of keys, and
-    ``conflicts`` has the keys for which the files name different kernels.
+    A key is the text by which the library looks up a call. Afterwards, ``conflicts`` has the keys with different
+    kernels.
     """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
         self._merging = merging
         self._found = [(path, in_groups(reading.offers(merging.work), lambda x: x.key)) for path, reading in files]
+        # ``keys`` is the number of keys.
         self.keys, self.conflicts = 0, list[Conflict]()
         self._named = {path: at for at, path in enumerate(dict.fromkeys(path for path, _ in files))}
 
@@ -231,8 +230,7 @@ class _Winners:
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
     """Check that the override files to merge are for the same device and library build. Raises InputError otherwise.
 
-    * ``header``: what the header of the file ``path`` states.
-    * ``agreed``: the values found so far, each with the first file that states it. The error names this file.
+    ``agreed``: the values found so far, each with the first file that states it.
     """
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
@@ -300,9 +298,9 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
     """Add the user's own rows to a new override file. Returns the file, and for how many keys a row was added.
 
-    A key is the text by which the library looks up a call. An own row is added only if the new file has no row for its
-    key.
+    A key is the text by which the library looks up a call.
     """
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
+    # An own row is added only if the new file has no row for its key.
     kept = [row for row in own.rows if row.live and row.key not in new]
     return replace(file, data=file.data + bytes_of(format.lines(kept))), len({row.key for row in kept})

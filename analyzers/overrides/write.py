@@ -32,12 +32,11 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Override files (or similar files) that are ready to be written, and numbers for the user.
+    """Override files (or similar files) that are ready to be written.
 
-    * ``count``: how many entries (rows, keys or operators) are in the files.
-    * ``refused``: how many rows are left out, for each reason.
-    * ``held``: the kernels that the library should use instead of its own choice, if the files were made from such
-      kernels.
+    * ``count``: number of entries in them.
+    * ``refused``: number of rows left out, by reason.
+    * ``held``: the kernels to use instead of the library's choice.
     * ``notes``: remarks for the user.
     """
 
@@ -51,12 +50,12 @@ class Made:
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
     """Write overrides (kernels to use for certain calls) as files in a library's format.
 
-    An override is left out if it cannot be written, or if the library would not use it. If two overrides need the same
-    row, only the first one is written.
+    An override is left out if it cannot be written, or if the library would not use it.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
     files: tuple[Emission, ...] = ()
+    # If two overrides need the same row, only the first one is written.
     for held in (valid, [x for x in valid if id(x) in firsts], []):
         try:
             files = together(writer, held, target)
@@ -73,17 +72,15 @@ def readable(
 ) -> tuple[list[Override], dict[str, list[Override]]]:
     """Sort out which overrides (kernels to use for certain calls) the library will really use.
 
-    * Each override is written alone and read back, so that a refused one does not spoil the others.
-    * An override may name a second kernel as a fallback. If only the fallback is refused, the override is kept without
-      it.
-
     Returns the usable overrides, and the refused ones by reason.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}
     for override in overrides:
+        # Each override is written alone and read back, so that a refused one does not spoil the others.
         one, reason = override, _why_not(writer, override, target)
         if reason and override.fallback is not None:
+            # If only the fallback (a second kernel) is refused, the override is kept without it.
             one = replace(override, fallback=None)
             reason = _why_not(writer, one, target)
         if reason:
@@ -105,17 +102,14 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Return why an override (a kernel to use for a call) would have no effect. The text is empty if it has an effect.
-
-    There are three reasons: it cannot be written, the library ignores its row, or the library does not find the row for
-    the call.
-    """
+    """Return why an override (a kernel to use for a call) would have no effect. Empty if it has an effect."""
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
     wrong = next(filter(None, map(fault, nouns)), None)  # The store may have been written by another program.
     if wrong is not None:
         return wrong
     try:
         for format, reading in _readings(writer, writer.write([override], target), target):
+            # The library may ignore the row, or not find it for the call.
             _all_live(reading)
             answer = look_up(format, reading, override.problem)
             if answer.key is not None and answer.row is None:
@@ -128,12 +122,9 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Read new override files (lists of kernels for a library) back, as the library will read them, to check them.
-
-    Yields the format and the entries of each file. Nothing is yielded for lists of sizes that a tuner shall search,
-    because no library reads these.
-    """
+    """Read new override files (lists of kernels for a library) back, as the library will read them, to check them."""
     format = format_of(writer)
+    # No library reads a list of sizes that a tuner shall search, so nothing is yielded for it.
     if format is not None:
         yield from ((format, format.reader(file.name, file.data, target)) for file in files)
 
@@ -147,13 +138,13 @@ def _all_live(reading: Reading[object]) -> None:
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
     """Write files into a folder, either all or none, and make scripts executable.
 
-    * The names are also stored in ``logparse.output.own_files``, so that the files are known to be logparse's own.
-    * If there is nothing to write, no folder is made.
-    * Raises InputError, and writes nothing, if a file would replace one of the input files in ``read``.
+    Raises InputError, and writes nothing, if a file would replace one of the input files in ``read``.
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
             raise InputError(f"{path} is also an input file; name another folder with --out")
+    # If there is nothing to write, no folder is made. The names are stored in ``logparse.output.own_files``, so that
+    # the files are known to be logparse's own.
     made = placed(files, out)
     write_placed(made, out)
     return made
@@ -165,10 +156,9 @@ def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
 
 
 def write_placed(files: Sequence[Emission], out: Path) -> None:
-    """Write files into the folder ``out`` and its subfolders, either all or none. The files already have their paths.
+    """Write files, which already have their paths, into the folder ``out``, in the given order, either all or none.
 
-    They are written in the given order. Raises OSError, and leaves all old files as they are, if one file cannot be
-    written or is outside ``out``.
+    Raises OSError, and changes no file, if one cannot be written or is outside ``out``.
     """
     with Rewrite(within=out) as rewrite:
         for file in files:
@@ -181,10 +171,10 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
     """Write the files into the folder ``out``, and return the text for the user: ``lines``, then a list of the files.
 
+    * ``read``: input files that must not be overwritten.
     * The exit code is 1 if the files contain nothing.
-    * ``read`` lists input files that must not be overwritten.
-    * Files with the same content are listed only once, with the commands that use the file.
     """
+    # Files with the same content are listed only once, with the commands that use the file.
     alike = {file.data: file.name for file in made.files}
     files = [
         file if alike[file.data] == file.name else replace(file, use=Shell()) for file in write(made.files, out, read)
@@ -203,10 +193,10 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """Return lines for the user about kernels that could not be written into a file, with the reasons.
+    """Return lines for the user about kernels that could not be written into a file, the most frequent reason first.
 
-    * ``reasons``: how many were left out for each reason. The most frequent reasons come first.
-    * ``form``: the text of a line, with places for ``{count}`` and ``{reason}``.
+    * ``reasons``: how many were left out for each reason.
+    * ``form``: the text of a line with ``{count}`` and ``{reason}``.
     """
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]

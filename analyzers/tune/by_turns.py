@@ -95,8 +95,7 @@ def _side_by_side(
 ) -> SideBySide:
     """Run the job twice at the same time, with and without the changes, in new pairs until the result is clear.
 
-    Returns the times. Raises AloneError if the job cannot run twice at once, or if no kind of step was timed often
-    enough. Raises the errors of ``pair``, too.
+    Raises AloneError if the job cannot run twice at once or too few steps were timed, and the errors of ``pair``.
     """
     if starts.before_each:
         raise AloneError("the command of `--before-each` may remove files that another run at the same time needs")
@@ -113,6 +112,7 @@ def _side_by_side(
                 raise
             return found
         if found.unit_time(counts or found.kinds) is None:
+            # No kind of step was timed often enough.
             raise AloneError("the two runs took turns, but did the same kind of step in too few of their turns")
         if len(found.pairs) == most or (len(found.pairs) > 1 and time.monotonic() - begun > most_s):
             return found
@@ -133,8 +133,7 @@ def one_by_one(
 ) -> Times | None:
     """Measure how long the steps of a job take without and with some changes, by running the job in both ways in turn.
 
-    Returns the times of both. The two never run at once. Returns None if one fails, times no step, or did not make the
-    changes that it should make.
+    Returns None if a run fails, times no step, or did not make the changes.
     """
     starts = starts or Starts()
     say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")
@@ -161,13 +160,12 @@ def _at_most(least: int, most: int) -> str:
 def alone(
     job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
 ) -> Units | None:
-    """Run the user's job once, without logs and profiler, and return how long its steps take.
+    """Run the user's job once, without logs and profiler, and return how long its steps take. None if that fails.
 
     * ``folder``: where the job writes the times.
-    * ``proves``: checks that the job made the changes that it should make, if any.
+    * ``proves``: checks that the job made its changes.
 
-    Returns None if the job fails, times no step, or did not make the changes. Raises InputError if the user's preparing
-    command (``Starts``) fails, and KeyboardInterrupt after Ctrl-C.
+    Raises InputError if the preparing command fails, KeyboardInterrupt after Ctrl-C.
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER

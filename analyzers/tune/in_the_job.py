@@ -340,11 +340,10 @@ def _processes(folder: Path) -> Iterator[int]:
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield lines for the user about the effect that changes of a running job have so far.
 
-    A change is switched on and off, and the steps are timed. Each line has a key: the name of the change and how often
-    the change was timed. The caller shows a key only once, because the same line is yielded until the change was timed
-    again.
+    The key of a line is the name of the change and how often it was timed. The caller shows a key only once.
     """
     for first in records[:1]:
+        # The change is switched on and off. The same line is yielded until it was timed again.
         for seen in first.seen:
             found = Tried(seen.name, (seen,), asked.floor)
             if (ratio := found.ratio) is not None:
@@ -356,11 +355,8 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[s
 
 
 def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path) -> bool:
-    """End a job in which changes were tried. Returns True if it ended only after a signal.
-
-    The job gets some time to end by itself. Then it gets SIGTERM, and later SIGKILL. The processes that tried the
-    changes get the signals, too, because a shell that started them does not forward a signal.
-    """
+    """End a job in which changes were tried. Returns True if it ended only after a signal."""
+    # The job gets some time to end by itself, then SIGTERM, and later SIGKILL.
     for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
         by = time.monotonic() + seconds
         while child.poll() is None and time.monotonic() < by and not together.interrupted:
@@ -368,6 +364,8 @@ def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path)
         if child.poll() is not None:
             return number == signal.SIGKILL
         if not together.interrupted:
+            # The processes that tried the changes get the signals, too, because a shell that started them forwards no
+            # signal.
             for process in (*_processes(folder), child.pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(process, number)

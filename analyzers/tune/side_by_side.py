@@ -77,11 +77,9 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
 def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
     """Run the job with and without the changes at the same time, and return the times of their steps.
 
-    The two jobs alternate: one waits while the other does a few steps. Three errors are possible:
-
-    * AloneError if the job cannot run twice at once
-    * NotAppliedError if nothing shows that ``after`` made its changes
-    * KeyboardInterrupt at a signal
+    * AloneError: the job cannot run twice at once.
+    * NotAppliedError: nothing shows that ``after`` made its changes.
+    * KeyboardInterrupt: a signal came.
     """
     if fixed_port(*before):
         raise AloneError("the job seems to use a fixed network port")
@@ -94,6 +92,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
         both = zip((before, after), given, strict=True)
         sides = [_Side(x, Path(folder) / str(i), unit, together, stream) for i, (x, stream) in enumerate(both)]
         try:
+            # One job waits while the other does a few steps.
             found = _turns(sides)
         finally:
             for side in sides:
@@ -147,8 +146,8 @@ class _Side:
     def ready(self, most_memory: float) -> Turn:
         """Start the job, wait until it has done its first steps, and return their times.
 
-        Raises AloneError if the job is not ready in time, if it has worker processes, or if more than ``most_memory``
-        (0 to 1) of the device's memory is then in use.
+        Raises AloneError if the job is late, has worker processes, or more than ``most_memory`` (0 to 1) of the
+        device's memory is used.
         """
         command, environ = self._side
         with contextlib.suppress(OSError):
@@ -187,8 +186,7 @@ class _Side:
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
         """Wait until all ranks of the job have reported the times of their latest steps, and return the reports.
 
-        ``number`` is the number of the turn (the job runs in turns with another one). Returns None if the job has
-        ended, or if the ranks took too long.
+        ``number``: the number of the turn. None if the job has ended, or a rank took too long.
         """
         by = time.monotonic() + seconds
         while time.monotonic() < by and self._child is not None:

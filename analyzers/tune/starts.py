@@ -1,7 +1,6 @@
 """Start a job several times under equal conditions: the same standard input and the same initial state.
 
-A job may continue from files that it wrote, so that its second run does less work or none. ``Starts`` notices that by
-the smaller number of steps. The user can give a command that removes such files before each start (``--before-each``).
+A second run may do less work if it continues from files of the first. A command can remove them (``--before-each``).
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ Such a run probably did not do the same work.
 class Starts:
     """Starts a job several times under equal conditions: with the same input, after the same preparation.
 
-    * ``before_each`` is the command. It is empty if nothing runs before.
-    * ``timed_s`` is how many seconds the last start took that only timed the job's steps (0: there was none).
+    * ``before_each``: a shell command, or empty.
+    * ``timed_s``: seconds of the last start that only timed steps.
     """
 
     stdin: KeptInput = field(default_factory=KeptInput)
     before_each: str = ""
+    # 0 if there was no such start.
     timed_s: float = 0.0
     _told: set[str] = field(default_factory=set)
 

@@ -1,7 +1,6 @@
 """The five stages of ``logparse tune``: capture, replay, recommend, run again, verify.
 
-Most of them are also commands of their own. If the tuning is interrupted, the results of the finished stages stay on
-disk. The user can then call each further stage by itself.
+Most of them are also commands of their own, with which the user can continue an interrupted tuning.
 """
 
 from __future__ import annotations
@@ -81,11 +80,9 @@ class Tuning:
 def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Make a job faster: find changes, make them, measure the gain. Returns the exit code.
+    """Make a job faster: find changes, make them, measure the gain. Raises InputError and MeasuringError.
 
-    * It is 130 if Ctrl-C ended a stage, ``NOT_APPLIED`` if nothing shows that the job made the changes, and otherwise
-      the job's own exit code.
-    * Raises InputError and MeasuringError.
+    The exit code is the job's, 130 after Ctrl-C, or ``NOT_APPLIED`` if nothing shows that the changes were made.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
@@ -115,10 +112,9 @@ def tune(
 class _Again:
     """The second execution of a job that ``logparse tune`` makes faster: with the changes, such as other kernels.
 
-    * ``command``, ``environ``: how the job is started.
-    * ``seconds``: how long it took, including the time to read its logs.
-    * ``asked``: the changes that the job should make.
-    * ``missing``: for each change that the job does not seem to have made, a sentence for the user.
+    * ``seconds``: its time, including reading the logs.
+    * ``asked``: the changes to make.
+    * ``missing``: a sentence for each change that seems not made.
     """
 
     command: Sequence[str]
@@ -147,10 +143,7 @@ class _EndedError(Exception):
 class _Job:
     """A job that ``logparse tune`` makes faster. Each method is one stage, for example to measure the changes.
 
-    * ``run``: the name under which the data of the unchanged job are stored.
-    * ``first``: how the job is started to record these data.
-
-    A stage that cannot go on raises ``_EndedError``.
+    ``run`` names the data of the unchanged job. A stage that cannot go on raises ``_EndedError``.
     """
 
     command: Sequence[str]
@@ -179,8 +172,7 @@ class _Job:
     def captured(self) -> _Job:
         """Run the job unchanged with logs and a profiler, and store what it wrote.
 
-        If the job is too short for steady step times, it is run a second time. Returns this object, or a new one if
-        there was a second run.
+        Returns this object, or a new one if there was a second run.
         """
         self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
@@ -191,6 +183,7 @@ class _Job:
                 self.say(f"the job ended with exit code {code} and is not run again; {self.goes_on}")
             raise _EndedError(code)
         job, found = self, units(tables_of(self.store, self.run))
+        # A job that is too short for steady step times is run a second time.
         short = time.monotonic() - begun <= AT_MOST_S and found is not None
         if short and found is not None and found.provisional:
             job, read = self.captured_again(found, read)
@@ -206,11 +199,7 @@ class _Job:
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Run a short job once more and trace the middle of its steps.
-
-        This is done because the step times of the first run never became steady. The second run and its files replace
-        the first. If the second run fails or does fewer steps, the first run is kept.
-        """
+        """Run a short job once more and trace the middle of its steps, because its step times never became steady."""
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
         self.say(
@@ -222,9 +211,11 @@ class _Job:
         again = replace(self, run=f"{self.run}-again", first=how, tuning=replace(self.tuning, trace=trace))
         code, read_again = self._captured(self.command, how, self.environ, again.run)
         now = None if code else units(tables_of(self.store, again.run))
+        # If the second run fails or does fewer steps, the first run is kept.
         if fewer := self.starts.fewer(first, now):
             self.say(f"warning: {fewer}")
             return self, read
+        # The second run and its files replace the first.
         self.store.forget(self.run)
         return again, read_again
 
@@ -268,9 +259,8 @@ class _Job:
     def recommended(self, spent_s: float) -> tuple[Recommendation, list[str], list[Path]]:
         """Find out which changes make the job faster, and write the files that make these changes.
 
-        Returns three things: the recommendation, the names of the changes that need no edit of the user's program, and
-        the files that ``apply.sh`` uses. ``spent_s`` is how many seconds the tuning has taken so far, without
-        ``logparse replay``.
+        ``spent_s``: seconds of tuning so far, without ``logparse replay``. Returns the recommendation, the changes'
+        names and the files.
         """
         self.say("3/5 recommend")
         settings, begun = Settings(), time.monotonic()
@@ -278,9 +268,11 @@ class _Job:
         if self.tried(found, spent_s + time.monotonic() - begun):
             found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
+        # These changes need no edit of the user's program.
         actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
         if in_job_lines(found):  # Starts of a job cannot show what a small change adds to a measured gain.
             actions = [x for x in actions if x in (*found.combination, *found.in_job, *promising(found, actions))]
+        # The files that ``apply.sh`` uses.
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
             made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
@@ -367,21 +359,20 @@ class _Job:
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
         """Decide whether the job keeps its changes, after it was measured with them, and tell the user what else to do.
 
-        * If nothing became faster, the changes are undone.
-        * Otherwise they stay. The gains of the other changes are predicted again, for the job as it is now.
-
-        ``of_files`` is True if the libraries also used kernels that were listed for them (override files).
+        ``of_files``: True if kernels in override files were also used.
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
         others = (x for x in found.findings if x.problem is None or x.problem.text not in changed)
         rest = replace(found, findings=tuple(x for x in others if x.override is None or not of_files))
+        # Nothing became faster, so the changes are undone.
         if proof.refuted:
             outcome, kept, left = "not kept", [], [x for x in found.actions if x not in applied]
             rest = replace(rest, actions=tuple(left))
             write(rest, Settings(), self.tuning.out)  # Files of changes that are not kept get another name.
         else:
             outcome, kept = "kept" if proof.ok else "kept, although not proven", applied
+            # The gains of the other changes are predicted again, for the job as it is now.
             now, wall = tables_of(self.store, self.after), proof.wall
             left = results(now, ACTIONS, Settings(), kept)
             rest = replace(rest, actions=tuple(left))
@@ -465,10 +456,10 @@ def _output_in(path: Path) -> Iterator[None]:
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
     """Yield a line that names further changes which may save time, but were never measured with the chosen changes.
 
-    * ``gone``: changes that affect the same calls as a change that the job now makes.
-    * ``there``: the changes that the job makes, and other changes that can still be chosen. Alternatives to them are
-      not named.
+    * ``gone``: the further changes.
+    * ``there``: the chosen changes, and others that can still be chosen.
     """
+    # A change is not named if it is an alternative to one that is there.
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
         names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)

@@ -1,7 +1,6 @@
 """Best times of many GEMMs and convolutions that are shipped with ``logparse``: one Parquet file per kind of GPU.
 
-``make_expected_times.py`` makes the files. README.md in this folder lists where the times come from. A file is read
-only when its GPU is needed.
+``make_expected_times.py`` makes the files. README.md lists their sources.
 """
 
 from __future__ import annotations

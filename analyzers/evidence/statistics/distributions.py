@@ -1,7 +1,6 @@
 """Student's t distribution and the functions that it needs. Pure.
 
-Numbers such as 26.7.1 are formulas in Abramowitz and Stegun, Handbook of Mathematical Functions (1964). SciPy has these
-functions too, but nothing else needs SciPy, and it would double the size of the download.
+Numbers such as 26.7.1 are formulas in Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
 """
 
 from __future__ import annotations

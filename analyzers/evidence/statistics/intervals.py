@@ -1,7 +1,6 @@
 """Statistics of times: medians, intervals of paired ratios, tests, and corrections for many tests.
 
-Logarithms of times are compared, because disturbances multiply times: a clock that is 2 % lower makes every sample 2 %
-longer. The functions do no input or output.
+Logarithms of times are compared, because disturbances multiply times. The functions do no input or output.
 """
 
 from __future__ import annotations
@@ -65,13 +64,13 @@ def spread(samples: Sequence[float]) -> float:
 def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
     """Return the common relative spread of several groups of times (0.01 means 1 %).
 
-    Each time is compared with the median of its own group. The result is NaN if no group has two times. In a group of
-    n, deviations from the median are too small by the factor √(n/(n−1)), so they are multiplied by it.
+    Each time is compared with the median of its own group. NaN if no group has two times.
     """
     deviations: list[Floats] = []
     for group in groups:
         if len(group) > 1:
             logs = np.log(np.asarray(group, dtype=np.float64))
+            # In a group of n, deviations from the median are too small by √(n/(n−1)), so they are multiplied by it.
             deviations.append(np.abs(logs - np.median(logs)) * math.sqrt(len(group) / (len(group) - 1)))
     return float(1.4826 * np.median(np.concatenate(deviations))) if deviations else math.nan
 
@@ -108,14 +107,14 @@ class Variance:
 def variance_of_median(values: Floats) -> Variance:
     """Return how uncertain the median of the values is, as a variance: π/2·σ²/n for normally distributed values.
 
-    The result is infinite for fewer than two values. σ is estimated from the median absolute deviation. This estimate
-    is as precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)). So
-    the degrees of freedom are 0.37·(n − 1), at least 1.
+    The result is infinite for fewer than two values.
     """
     count = len(values)
     if count < 2:
         return Variance(math.inf, 1.0)
     deviation = 1.4826 * float(np.median(np.abs(values - np.median(values)))) * math.sqrt(count / (count - 1))
+    # σ from the median absolute deviation is as precise as a standard deviation of 37 % of the values (Rousseeuw and
+    # Croux, J. Am. Stat. Assoc. 88 (1993)). So the degrees of freedom are 0.37·(n − 1), at least 1.
     return Variance(math.pi / 2 * deviation**2 / count, max(1.0, 0.37 * (count - 1)))
 
 
@@ -163,9 +162,9 @@ def greater_p(value: float, variance: Variance) -> float:
 def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
     """Tell which p-values are significant, if at most the fraction ``rate`` of the significant ones may be false.
 
-    Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995): reject the k smallest p-values, where k is the largest number
-    with p₍ₖ₎ ≤ k·rate/n.
+    Source: Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995).
     """
     ranked = sorted(p_values)
+    # The k smallest p-values are significant, where k is the largest number with p₍ₖ₎ ≤ k·rate/n.
     passing = [p for rank, p in enumerate(ranked, 1) if p <= rank * rate / len(ranked)]
     return [p <= max(passing, default=-1.0) for p in p_values]
