@@ -204,7 +204,7 @@ class ActionProof:
     def of_the_host(self) -> bool:
         """True if something other than the kernels explains why the two runs took different wall times."""
         wall, step = self.wall, self.step
-        # The second run is faster, although the simulation shows that faster kernels cannot shorten the step.
+        # The kernels cannot explain a faster run if the simulation shows that they do not limit the step (``limit``).
         if wall is None or (self.limit and wall.faster):
             return wall is not None
         # Runs that were not done in turns may differ by more than the simulation predicts.
@@ -359,8 +359,8 @@ def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us
 class _Both:
     """Two runs of a job, before and after a change, compared only in the kinds of steps that both did.
 
-    * ``counts``: the number of steps of each kind.
-    * ``per``: the number of steps over which times are summed.
+    * ``counts``: number of steps of each kind.
+    * ``per``: number of steps over which times are summed.
     """
 
     def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
@@ -496,10 +496,9 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change whose effect the two runs cannot show.
+        """Yield a sentence for each change of a job that cannot be judged by comparing the job before and after it.
 
-        * The first run already made the change, so the job is compared with itself.
-        * The second run did not make the change, although the user asked for it.
+        Either the job already made the change before, or it did not make it afterwards.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:
@@ -513,7 +512,7 @@ class _Both:
     def unproven(self, names: Sequence[str]) -> str:
         """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that."""
         lost = [x for x in names if x not in _marked(self.runs[1])]
-        # The user asked for changes, but no process reported them, and the job used the same kernels as before.
+        # A warning needs three things: the user asked for changes, no process reported them, the same kernels ran.
         if not lost or not self.same or not len(self._rows(ASKED)):
             return ""
         return f"no process of {self.after.run} reported that it applied {', '.join(lost)}, and the same kernels ran"

@@ -1,8 +1,6 @@
-"""Compare two runs of a job, operator by operator.
+"""Compare two runs of a job, operator by operator: which became slower or faster, are new or have vanished.
 
-A problem in this module is an operator with its sizes, for example one GEMM. The comparison shows which problems became
-slower or faster by more than noise, which are new or have vanished, and for which the library now chooses another
-kernel.
+A "problem" in this module is an operator with its sizes, for example one GEMM.
 """
 
 from __future__ import annotations
@@ -48,8 +46,8 @@ class _Sum(NamedTuple):
     """Totals of all operators that changed in the same way, for example of all that became ``slower``.
 
     * ``problems``: number of operators.
-    * ``compared``: those with times in both runs.
-    * ``known``: those with a known ``delta_us`` (additional time in the second run, µs).
+    * ``compared``: number with times in both runs.
+    * ``known``: number with a ``delta_us`` (additional time in the second run, µs).
     """
 
     problems: int
@@ -249,10 +247,16 @@ _ORDERED = f"""
 
 
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
-    """Compare two runs of a job, operator by operator.
+    """Compare run ``a`` with run ``b``, and return which operators became slower or faster.
 
-    The result states which operators became slower or faster by more than noise, are new, have vanished, or now run
-    another kernel.
+    An operator is judged by the ratio (time of a call in B) / (time of a call in A):
+
+    * It is slower if the ratio is above 1 + ``fail_on``, and faster if the ratio is below 1 / (1 + ``fail_on``).
+    * The change must also exceed ``floor_us`` (µs), and three standard errors of the ratio if these are known.
+
+    Both times are of the same kind, for example both from traces (``timings.RANK``). If both runs have several kinds,
+    the kind that is nearest to the real job is used. If only one run has the operator, the nearest kind of this run is
+    used.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()
@@ -333,9 +337,9 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return the kind of an override file (list of kernels for a library) and the operator's name in such a file.
+    """Return the kind of an override file (list of kernels for a library) and the operator's name in it.
 
-    Returns None if the operator's time is not from an override file, or if the file has no name for it.
+    Returns None if the operator's time is not from an override file, or if it has no name there.
     """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
@@ -359,8 +363,8 @@ def _only_pairs(
 ) -> dict[str, str]:
     """Match the operators of two runs of a job whose logs write the same operator differently.
 
-    Two operators match if ``key`` gives the same value, not None, and ``same`` gives True. Returns a mapping from the
-    text in the second run to the text in the first.
+    Two operators match if they have the same ``key`` (not None) and ``same`` is True. Returns a mapping from the second
+    run's texts to the first run's.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)

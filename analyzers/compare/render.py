@@ -222,11 +222,12 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
     """Return the output of the command ``diff``, which compares two runs of a job: what became slower or faster.
 
-    * ``plan``: rows of old override files (lists of kernels), with the decision to keep, measure or drop each.
+    * ``plan``: which rows of old override files to keep, measure or drop.
     * ``n``: how many changes to show.
     """
     # Without ``n``, a terminal shows a few changes, and other outputs show all.
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
+    # An override file lists kernels for a library.
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]
     more = found.count("slower", "faster", "changed") - len(of_both)

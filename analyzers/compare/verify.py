@@ -55,7 +55,7 @@ SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
 class Outcome:
     """The effect of one row of an override file (the user's list of kernels) on one operator.
 
-    * ``per_call``: times before and after. ``basis``: their source, for example traces.
+    * ``basis``: source of the times, for example traces.
     * ``gained_us``, ``promised_us``: for all calls of the second run. None if unknown.
     """
 
@@ -69,6 +69,7 @@ class Outcome:
     effect: Effect
     move: Move
     basis: str | None
+    # The times before and after.
     per_call: Gain | None
     calls: int | None
     promised_us: float | None
@@ -216,11 +217,12 @@ class Ran:
     """The kernels that one run used for each operator (with sizes), and how often it called the operator.
 
     * ``picks``: the library's names of the kernels.
-    * ``kernels``: names of GPU kernels from traces or Tensile's log.
-    * ``calls``: None if no log counts them.
+    * ``kernels``: their GPU kernels' names.
+    * ``calls``: None if not counted in a log.
     """
 
     picks: Mapping[str, str]
+    # From traces, or from Tensile's log.
     kernels: Mapping[str, str]
     calls: Mapping[str, int | None]
 
@@ -236,14 +238,15 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The data that show whether override files (the user's lists of preferred kernels) had an effect on a job.
+    """The data that show whether override files (the user's lists of kernels) had an effect on a job.
 
-    * ``before``, ``after``: the kernels without and with the files.
-    * ``moved``: each operator's change of time, as rows of a ``Diff``.
+    * ``before``, ``after``: the kernels that ran without and with the files.
+    * ``moved``: each operator's change of time.
     """
 
     before: Ran
     after: Ran
+    # Rows of a ``Diff``.
     moved: Mapping[str, Mapping[Hashable, Any]]
     rocblas: str
 
@@ -292,11 +295,11 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return what an entry of an override file changed for one operator (``text``): its kernel, and its time per call.
+    """Return what an entry of an override file changed for one operator: its kernel, and its time per call.
 
     * ``same``: all texts by which logs may name the operator.
-    * ``intended``: the kernel in the entry.
-    * ``promised``: the promised saving of a call, µs.
+    * ``intended``: the entry's kernel.
+    * ``promised``: saving of a call, µs.
     """
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = timed[0] if timed else {"state": "unknown", "basis": None}
@@ -455,7 +458,7 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 def _problems(shown: Sequence[Outcome]) -> list[str]:
     """Return a table with one line per operator: whether its override took effect, its times, and the gain.
 
-    An override is an entry in a file of kernels that the library should use. Times are per call, gains per run.
+    An override is an entry in a file of kernels to use. Times are per call, gains per run.
     """
     table = []
     for x in shown:

@@ -102,9 +102,9 @@ class Neighbour(NamedTuple):
 class Family:
     """Measured GEMMs or convolutions of one GPU that differ only in their sizes.
 
-    * ``measured``: sizes and times, one row each.
-    * ``problems``, ``sources``: each row's text and file.
-    * ``unscaled``: True for a shipped time that was not corrected for this machine.
+    * ``measured``: sizes and times.
+    * ``problems``, ``sources``: each one's text and file.
+    * ``unscaled``: True for a time that is shipped with logparse and not corrected for this machine.
     """
 
     measured: Comparable

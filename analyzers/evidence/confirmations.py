@@ -42,12 +42,13 @@ It was measured with 238 pairs of repeated confirmations on H200s
 class Pairs:
     """Times (µs) of two kernels that were measured alternately: the library's choice and a faster one (``winner_us``).
 
-    * Entry i of both is from the same short block, and is the mean of two times.
-    * ``blocks``: each process's number of entries.
+    Entry i of both is from the same short block. ``blocks``: number of entries of each process.
     """
 
+    # An entry is the mean of two times.
     pick_us: tuple[float, ...]
     winner_us: tuple[float, ...]
+    # Empty if one process measured all.
     blocks: tuple[int, ...] = ()
 
     @property
@@ -248,8 +249,8 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
     """Decide which faster kernels are really faster, from times that were measured again in fresh processes.
 
-    * ``sources``: the files with the times of two kernels each.
-    * ``floor``: the smallest accepted gain, for example 0.03 for 3 %.
+    * ``sources``: files, each with the times of two kernels.
+    * ``floor``: the smallest accepted gain, 0.03 for 3 %.
     """
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

@@ -127,7 +127,7 @@ class Estimates:
 class Comparable:
     """Measured times of GEMMs or convolutions of one kind of GPU, to estimate the times of other sizes.
 
-    * ``at`` (n × number of sizes): logarithms to base 2 of the sizes.
+    * ``at`` (n × number of sizes): logarithms to base 2.
     * ``base_us``: rough times (``base_time_us``), µs.
     * ``time_us``: best measured times, µs.
     """
@@ -372,20 +372,22 @@ def _quantile(values: Floats) -> float:
 
 
 def _weighted(log_ratio: Floats, found: Ints | Rows, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return for each row a weighted average of its neighbours' ``log_ratio``. Nearer neighbours have larger weights.
+    """Return for each row a weighted average of its neighbours' ``log_ratio``, their spread and mean distance.
 
     * ``found``: the neighbours' indices, −1 for none.
     * ``squared``: their squared distances.
 
-    Returns averages, spreads and root mean square distances. NaN without neighbours.
+    Results are NaN without neighbours.
     """
     found, squared = found.T.copy(), squared.T.copy()  # Whole rows are added twice as fast as the values of a row.
     there = found >= 0
+    # Nearer neighbours have larger weights.
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)
     total, values = _sum(weights), log_ratio[found]
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = _sum(weights * values) / total
         variance = _sum(weights * (values - mean) ** 2) / total
+        # The mean is the root mean square.
         distance = np.sqrt(_sum(np.where(there, squared, 0.0)) / there.sum(axis=0))
     return mean, np.sqrt(variance + FLOOR**2), distance
 

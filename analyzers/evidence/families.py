@@ -69,13 +69,14 @@ class Kind(NamedTuple):
 class Sized:
     """Many parsed GEMMs, or many parsed convolutions, as columns.
 
-    * ``rows``: each one's index in the list of parsed texts.
-    * ``kind``: indices into ``kinds``, the properties that do not depend on sizes.
+    * ``rows``: the index of each one in the list of parsed texts.
+    * ``kind``: an index into ``kinds``.
     * ``at``: logarithms to base 2 of the sizes.
     * ``bytes``: bytes to move.
     """
 
     rows: Ints
+    # The properties that do not depend on sizes.
     kinds: Sequence[Kind]
     kind: Ints
     at: Floats

@@ -56,11 +56,13 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     """Mark the convolutions whose weight gradient (W) is slow compared with the layer's other passes (F and B).
 
-    * New column ``sibling_us``: the time of the slower of F and B.
-    * New column ``slow``: True if W is too slow (``Settings.slow_factor``, ``Settings.slow_floor_ms``).
+    * ``sibling_us``: new column, the time of the slower of F and B.
+    * ``slow``: new column, True if W is slow.
     """
+    # If only one of F and B is known, its time is used.
     sibling_us = rows[["f_us", "b_us"]].max(axis=1)
     best_us = rows["best_us"] / (1 + TIE)
+    # W must take more than ``Settings.slow_factor`` times ``sibling_us``, and more than ``Settings.slow_floor_ms``.
     slow = (best_us > settings.slow_factor * sibling_us) & (best_us > settings.slow_floor_ms * 1e3)
     return rows.assign(sibling_us=sibling_us, slow=slow)
 

@@ -273,7 +273,7 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
     """Drop times that were measured on another device than the job's, and mark where kernel numbers can be compared.
 
-    New column ``same``: True if a kernel number means the same kernel in the job's log and in the file.
+    New column ``same``: True if a kernel number means the same kernel in both files.
     """
 
     @cache
@@ -347,11 +347,9 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if the times in a file may be from another GPU than the one on which the job calls ``problem``.
+        """Return True if the times in the file ``source`` may be from another GPU than the job's calls of ``problem``.
 
-        * ``source``: the file's id.
-        * ``problem``: text of a GEMM or convolution.
-        * ``log``: only consider its calls.
+        ``log``: if given, only the calls in this log are considered.
         """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")

@@ -108,7 +108,7 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
     """Return a job's data for checking whether its libraries can use the kernels that the user lists in override files.
 
-    Without ``run``, the latest execution of the job is read. Raises StoreError.
+    Without ``run``, the latest execution of the job is read. Raises StoreError if the data cannot be read.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:

@@ -55,11 +55,12 @@ AGREE = 2
 class Tried:
     """The results of trying one change in a running job, from all processes. Times are in µs per step.
 
-    * ``seen``: each process's results. ``ratio`` is (time with the change) / (time without).
+    * ``seen``: each process's results.
     * ``floor``: the smallest gain that matters, 0.03 for 3 %.
     """
 
     name: str
+    # In the results, ``ratio`` is (time with the change) / (time without it).
     seen: tuple[Seen, ...] = ()
     floor: float = FLOOR
 

@@ -46,9 +46,9 @@ def word_of_sort(sort: str) -> str:
 class UnitKind:
     """All steps of one kind in all processes of the job, for example all steps with a batch of 16.
 
-    * ``traced``: how many of the steps were traced.
-    * ``us``: step times without a profiler, µs.
-    * ``host_us``: the host's work on a step, µs.
+    * ``traced``: number of traced steps.
+    * ``us``: times of steps without a profiler, µs.
+    * ``host_us``: the host's work for a step, µs.
     """
 
     name: str
@@ -336,12 +336,10 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each traced kernel, so that each kind of step has the same weight as in the whole run.
-
-    All factors are 1 if the kinds of steps that were traced are not all counted.
-    """
+    """Return a factor for each traced kernel, so that each kind of step has the same weight as in the whole run."""
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
+    # Unless all kinds of steps that were traced are counted, all factors are 1.
     if not any(counts.values()) or counts.keys() != traced.keys():
         return pd.Series(1.0, index=tables.kernels.index)
     return _as_if(tables, counts, traced)
@@ -381,7 +379,7 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Return factors that shorten the times of kernels that run at the same time, so that no time is counted twice.
 
-    A factor is (time in which any kernel computed) / (sum of the kernels' times), and 1 for communication.
+    The factor is (time in which any kernel computed) / (sum of kernel times).
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
@@ -391,6 +389,7 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)
     # Overlapping kernels of one operator were already corrected by ``records.without_overlap``.
     share = share.where(share < _OVERLAP)
+    # The factor is 1 for communication.
     return kernels["source_id"].map(share).where(computes).fillna(1.0).astype("float64")
 
 

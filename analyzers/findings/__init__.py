@@ -1,6 +1,6 @@
 """Analyzers: each file of this folder finds one kind of trouble in a job, for example a GPU that waits for the host.
 
-``ANALYZERS`` contains all of them, in the order of their findings about the whole job.
+``ANALYZERS`` contains all of them, in the order of their findings.
 """
 
 from __future__ import annotations

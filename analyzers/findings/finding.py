@@ -1,8 +1,6 @@
 """The type of an analyzer: a function that gets the tables of a job and returns reasons why the job is slow.
 
-* No input or output, no change of the tables.
-* The order of rows does not matter.
-* Empty tables give no result.
+An analyzer reads no files, prints nothing and never changes its input. The order of rows has no effect.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _LEAST_SHARE = 0.01
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Report that transposes take much of the time of all convolutions. Another memory layout would avoid them.
 
-    "Much" is the fraction ``min_gain``, and 1 % of the traced GPU time.
+    Much is at least the fraction ``min_gain``, and at least 1 % of the traced GPU time.
     """
     rows = _in_traces(tables)
     turned = _turned(rows)

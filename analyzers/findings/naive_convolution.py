@@ -63,7 +63,7 @@ SEARCH = (
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Report each convolution that runs MIOpen's slow naive solver although it could be much faster.
 
-    Its time must be ``slow_factor`` times the expected time. If either is unknown, no saving is stated.
+    Its time must be at least ``slow_factor`` times the expected time, if both are known.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -80,6 +80,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             continue
         now = None if pd.isna(row["now_us"]) else float(row["now_us"])
         expected = _expected(problem, source, others, facts)
+        # If one of the two times is unknown, the convolution is reported without a saving.
         if expected is not None and now is not None and now <= settings.slow_factor * expected.us:
             continue
         count = calls.get(text, None if pd.isna(row["calls"]) else int(row["calls"]))
@@ -299,7 +300,7 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
     """Return the advice for a convolution that runs the naive solver.
 
     * Tensor too large for 32 bits: split the batch.
-    * Large workspace needed: make room for it, or split the convolution.
+    * Large workspace: make room, or split the convolution.
     * Else: let MIOpen search for a faster solver.
     """
     needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)

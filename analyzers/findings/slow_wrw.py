@@ -149,8 +149,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
     """Add facts about their file to a table of weight gradients, and drop rows from another device than the job's.
 
-    * ``loss``: additional time compared with the layer's other passes, µs.
-    * ``foreign``: True for a file of another job.
+    * ``loss``: additional time compared with the slower other pass, µs.
+    * ``foreign``: True for another job's file.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)

@@ -107,8 +107,8 @@ class Run(NamedTuple):
     """The result of one run of the user's check (a shell command) with some rows of the override file.
 
     * ``rows``: a hash of the row numbers.
-    * ``code``: the exit code, None after a timeout.
-    * ``log``: the file with the output.
+    * ``code``: exit code, None after a timeout.
+    * ``log``: file with the output.
     """
 
     rows: str

@@ -1,7 +1,6 @@
 """Find out for which calls of a job an override file has a row, and which rows no call uses.
 
-An override file lists kernels that a library should use instead of its own choice. Calls and rows are compared in the
-same way as the library looks up a row.
+An override file lists kernels that a library should use instead of its own choice.
 """
 
 from __future__ import annotations
@@ -118,9 +117,9 @@ def run_to_check(store: Store, run: str | None = None) -> tuple[Tables, str]:
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Find out for which calls of a job an override file has a row, and which rows no call uses.
+    """Find the entry of an override file that a library would use for each call of a job, or why it would use none.
 
-    An override file lists kernels that a library should use instead of its own choice.
+    An override file is the user's list of kernels for a library.
     """
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)

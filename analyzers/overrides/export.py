@@ -47,7 +47,7 @@ def of_store(
 ) -> Made:
     """Write the GEMMs and convolutions of a job as input for a library's tool, by default those with the most calls.
 
-    ``sql``: an SQL SELECT with a column ``problem``. Raises InputError.
+    ``sql``: an SQL SELECT with a column ``problem``. Raises InputError if they cannot be read.
     """
     if sql is None:
         tables = tables_of(store, run)

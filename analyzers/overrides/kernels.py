@@ -78,7 +78,7 @@ class Kernels:
     def judged(self, call: str, answer: LookUp) -> LookUp:
         """Correct the result of a look-up in an override file if the kernel in the row may be unable to run the call.
 
-        The result becomes "miss" if the kernel cannot run the call, and "unknown" if that is unclear.
+        The result becomes "miss" if it cannot, and "unknown" if that is unclear.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)

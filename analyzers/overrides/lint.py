@@ -76,7 +76,7 @@ def lint(
     """Check an override file (the user's list of kernels for a library): will the library use the entries?
 
     * ``target``: facts about the machine.
-    * ``against``: a job's data, for checks and missing facts.
+    * ``against``: a job's data.
 
     Raises InputError for a missing file or an unknown format.
     """
@@ -105,8 +105,10 @@ def lint_files(
 ) -> tuple[list[OverrideFile], list[Unread]]:
     """Check several override files (lists of kernels): will the libraries of one machine read and use them?
 
-    ``begins`` is called with each path, to show progress. Returns the override files and the other files. Raises
-    InputError if the only file is no override file.
+    * ``against``: a job that ran on the machine.
+    * ``begins``: called with each path.
+
+    Raises InputError if a single file is not an override file.
     """
     if format is not None:
         format_of("", b"", format)
@@ -120,6 +122,7 @@ def lint_files(
             if len(paths) == 1:
                 raise
             why = error.why if isinstance(error, NotAnOverrideError) else str(error).removeprefix(f"{path}: ")
+            # Files that are no override files are the second list of the result.
             unread.append(Unread(path, why))
     names = Counter(file.name for _, file in judged)
     return [replace(file, shown=path) if names[file.name] > 1 else file for path, file in judged], unread

@@ -22,7 +22,7 @@ class LookUp:
     """The row of an override file that the library would use for a call, or why there is no row.
 
     * ``miss``: no row can match.
-    * ``unknown``: the rows in lines ``maybe`` may match, because the log does not state the whole key.
+    * ``unknown``: the log states too little. The rows in lines ``maybe`` may match.
     """
 
     key: str | None

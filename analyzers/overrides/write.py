@@ -34,15 +34,16 @@ _SHOWN = 8
 class Made:
     """Override files (or similar files) that are ready to be written.
 
-    * ``count``: number of entries in them.
+    * ``count``: number of their entries.
     * ``refused``: number of rows left out, by reason.
-    * ``held``: the kernels to use instead of the library's choice.
+    * ``held``: the kernels in the files.
     * ``notes``: remarks for the user.
     """
 
     files: tuple[Emission, ...]
     count: int
     refused: Mapping[str, int]
+    # The kernels that the library should use instead of its own choice, if the files were made from such kernels.
     held: tuple[Override, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -171,8 +172,7 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
     """Write the files into the folder ``out``, and return the text for the user: ``lines``, then a list of the files.
 
-    * ``read``: input files that must not be overwritten.
-    * The exit code is 1 if the files contain nothing.
+    ``read``: input files that must not be overwritten. The exit code is 1 without entries.
     """
     # Files with the same content are listed only once, with the commands that use the file.
     alike = {file.data: file.name for file in made.files}
@@ -195,8 +195,8 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
     """Return lines for the user about kernels that could not be written into a file, the most frequent reason first.
 
-    * ``reasons``: how many were left out for each reason.
-    * ``form``: the text of a line with ``{count}`` and ``{reason}``.
+    * ``reasons``: number of kernels for each reason.
+    * ``form``: a text with ``{count}`` and ``{reason}``.
     """
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]

@@ -162,10 +162,8 @@ def alone(
 ) -> Units | None:
     """Run the user's job once, without logs and profiler, and return how long its steps take. None if that fails.
 
-    * ``folder``: where the job writes the times.
-    * ``proves``: checks that the job made its changes.
-
-    Raises InputError if the preparing command fails, KeyboardInterrupt after Ctrl-C.
+    ``proves`` checks that the job made its changes. Raises InputError if the preparing command fails, KeyboardInterrupt
+    after Ctrl-C.
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER

@@ -340,7 +340,7 @@ def _processes(folder: Path) -> Iterator[int]:
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield lines for the user about the effect that changes of a running job have so far.
 
-    The key of a line is the name of the change and how often it was timed. The caller shows a key only once.
+    A line's key is the change and how often it was timed. The caller shows a key only once.
     """
     for first in records[:1]:
         # The change is switched on and off. The same line is yielded until it was timed again.

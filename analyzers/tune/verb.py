@@ -112,13 +112,13 @@ def tune(
 class _Again:
     """The second execution of a job that ``logparse tune`` makes faster: with the changes, such as other kernels.
 
-    * ``seconds``: its time, including reading the logs.
     * ``asked``: the changes to make.
-    * ``missing``: a sentence for each change that seems not made.
+    * ``missing``: sentences about changes that were perhaps not made.
     """
 
     command: Sequence[str]
     environ: Mapping[str, str]
+    # How long the job took, including the time to read its logs.
     seconds: float
     asked: marks.Asked
     missing: tuple[str, ...] = ()
