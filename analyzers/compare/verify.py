@@ -69,7 +69,7 @@ class Outcome:
     effect: Effect
     move: Move
     basis: str | None
-    # The times before and after.
+    # It has the times before and after.
     per_call: Gain | None
     calls: int | None
     promised_us: float | None
@@ -222,7 +222,7 @@ class Ran:
     """
 
     picks: Mapping[str, str]
-    # From traces, or from Tensile's log.
+    # The names are from traces, or from Tensile's log.
     kernels: Mapping[str, str]
     calls: Mapping[str, int | None]
 
@@ -246,7 +246,7 @@ class Evidence:
 
     before: Ran
     after: Ran
-    # Rows of a ``Diff``.
+    # The values are rows of a ``Diff``.
     moved: Mapping[str, Mapping[Hashable, Any]]
     rocblas: str
 

@@ -48,7 +48,7 @@ class Pairs:
     # An entry is the mean of two times.
     pick_us: tuple[float, ...]
     winner_us: tuple[float, ...]
-    # Empty if one process measured all.
+    # It is empty if one process measured all.
     blocks: tuple[int, ...] = ()
 
     @property

@@ -76,7 +76,7 @@ class Sized:
     """
 
     rows: Ints
-    # The properties that do not depend on sizes.
+    # Each of them has the properties that do not depend on sizes.
     kinds: Sequence[Kind]
     kind: Ints
     at: Floats
@@ -253,7 +253,7 @@ class _Word:
     * ``count``: how many values the word lists, 3 for ``mnk``.
     """
 
-    # The different words, each once. Without ``place``, the words of all texts, in order and without ``mnk=``.
+    # It has each different word once. Without ``place``, it has the words of all texts, in order, without ``mnk=``.
     values: pa.Array
     place: Ints | None
     count: int

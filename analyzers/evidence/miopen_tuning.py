@@ -91,8 +91,8 @@ class _Known:
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
         self._measurements, self._facts = measurements, facts
         self._builds: dict[tuple[tuple[str, str], ...], pd.DataFrame] = {}
-        # Maps (key in MIOpen's perf-db, solver) to pairs of a file and the parameters as text. A perf-db is a database
-        # of tuned parameters.
+        # It maps (key in MIOpen's perf-db, solver) to pairs of a file and the parameters as text. A perf-db is a
+        # database of tuned parameters.
         self._tuned: dict[tuple[str, str], list[tuple[str, str]]] = {}
         rows = measurements[(measurements["origin"] == "perf-db") & (measurements["status"] != "skipped")]
         columns = (rows[name].astype(str) for name in ("key_text", "solution", "source_id", "raw"))

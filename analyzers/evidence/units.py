@@ -55,7 +55,7 @@ class UnitKind:
     count: int
     traced: int
     us: tuple[float, ...]
-    # Only steps before which the GPU was idle.
+    # These are only steps before which the GPU was idle.
     host_us: tuple[float, ...] = ()
 
     @property

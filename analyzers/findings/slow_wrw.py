@@ -375,7 +375,7 @@ def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
     rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
     rows = rows.drop_duplicates(["source_id", "problem"])
-    # For example, the algorithm and the size of the workspace.
+    # MIOpen needs, for example, the algorithm and the size of the workspace.
     names = ["raw", "algorithm", "workspace_bytes", "key_text"]
     return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
 

@@ -70,7 +70,7 @@ class Idle:
     """
 
     lines: Sequence[int]
-    # False if only this job has no such call.
+    # It is False if only this job has no such call.
     never: bool
     reason: str
 
@@ -206,7 +206,7 @@ def times_of(tables: Tables) -> dict[str, float]:
         kernels = kernels[kernels["run"] == tables.run]
     traced = kernels.dropna(subset=["problem"]).groupby("problem")["total_us"].sum()
     rows = picks_vs_best(tables, Settings())
-    # The measured time of the library's choice, or else the best known time.
+    # The measured time of the library's choice is used, or else the best known time.
     each = rows["pick_us"].astype("float64").fillna(rows["best_us"].astype("float64"))
     known = (rows["calls"].astype("float64") * each).groupby(rows["problem"]).sum(min_count=1).dropna()
     return {**{str(k): float(v) for k, v in known.items()}, **{str(k): float(v) for k, v in traced.items()}}

@@ -43,7 +43,7 @@ class Made:
     files: tuple[Emission, ...]
     count: int
     refused: Mapping[str, int]
-    # The kernels that the library should use instead of its own choice, if the files were made from such kernels.
+    # The library should use these kernels instead of its own choice. It is empty for files without such.
     held: tuple[Override, ...] = ()
     notes: tuple[str, ...] = ()
 

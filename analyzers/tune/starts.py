@@ -37,7 +37,7 @@ class Starts:
 
     stdin: KeptInput = field(default_factory=KeptInput)
     before_each: str = ""
-    # 0 if there was no such start.
+    # It is 0 if there was no such start.
     timed_s: float = 0.0
     _told: set[str] = field(default_factory=set)
 

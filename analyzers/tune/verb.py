@@ -118,7 +118,7 @@ class _Again:
 
     command: Sequence[str]
     environ: Mapping[str, str]
-    # How long the job took, including the time to read its logs.
+    # It is how long the job took, including the time to read its logs.
     seconds: float
     asked: marks.Asked
     missing: tuple[str, ...] = ()
@@ -272,7 +272,7 @@ class _Job:
         actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
         if in_job_lines(found):  # Starts of a job cannot show what a small change adds to a measured gain.
             actions = [x for x in actions if x in (*found.combination, *found.in_job, *promising(found, actions))]
-        # The files that ``apply.sh`` uses.
+        # These are the files that ``apply.sh`` uses.
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
             made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
