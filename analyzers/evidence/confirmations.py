@@ -95,6 +95,7 @@ def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
 
     ``floor`` is the smallest gain that is confirmed (0.03 means 3 %).
     """
+    # No GPU is needed, so stored times can be judged again with another ``floor``.
     return judge_all({0: pairs}, floor=floor)[0][0]
 
 

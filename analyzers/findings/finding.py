@@ -1,6 +1,6 @@
 """The type of an analyzer: a function that gets the tables of a job and returns reasons why the job is slow.
 
-An analyzer reads no files, prints nothing and never changes its input. The order of rows has no effect.
+An analyzer reads no files, prints nothing and never changes its input. Empty tables give no result.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Analyzer:
 
     name: str
     about: str
+    # The order of the tables' rows must not change the result.
     find: Callable[[Tables, Settings], Sequence[Finding]]
     worth: str = ""
     # Equal places are ordered by name.

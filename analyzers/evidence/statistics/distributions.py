@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
+# SciPy has these functions too, but nothing else needs SciPy, and it would double the size of the download.
+
 _ASYMPTOTIC_FROM = 12.0
 _TINY = 1e-300
 
