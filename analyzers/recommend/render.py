@@ -18,7 +18,6 @@ from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import Judgement
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Todo, kind_name
-from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.model import Finding, Gain
 from logparse.output.terminal import Block
 from logparse.text import counted, duration
@@ -114,8 +113,7 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     An entry is a change of the job or a remark. The details are the calls that become faster, a table of their savings,
     and advice.
     """
-    names = todo.name.split(TOGETHER)
-    actions = [line for x in recommendation.actions if x.action.name in names for line in _action(x)]
+    actions = [line for x in recommendation.actions if x.action.name in todo.names for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     findings = [recommendation.findings[n - 1] for n in todo.findings]

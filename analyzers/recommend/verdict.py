@@ -94,6 +94,11 @@ class Todo:
     slowed_by: str = ""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the changes that are made together. Usually it is only ``name``."""
+        return tuple(self.name.split(TOGETHER))
+
+    @property
     def certainty(self) -> str:
         """How certain the saving is: how it was found (``sureness``), and whether a test confirmed it.
 

@@ -35,7 +35,7 @@ from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turn
 from analyzers.tune.starts import Starts
 from logparse.capture import applied as marks
 from logparse.capture import with_overrides
-from logparse.capture.in_job.logparse_in_job.switches import NAMES, TOGETHER
+from logparse.capture.in_job.logparse_in_job.switches import NAMES
 from logparse.capture.job import CANNOT_RUN, INTERRUPTED, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import Say, capture
@@ -395,7 +395,7 @@ class _Job:
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
         """Print the result of the tuning, and how to make the changes that are left to the user."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
-        listed = {name for x in verdict(left).todo for name in x.name.split(TOGETHER)}
+        listed = {name for x in verdict(left).todo for name in x.names}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
             apply += made.lines
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):

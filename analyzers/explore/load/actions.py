@@ -14,7 +14,7 @@ from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import Todo, change_text, gain, of_calls, verdict
+from analyzers.recommend.verdict import Todo, change_text, gain, verdict
 from logparse.model import Replay, Search, Setting, UseRows
 from logparse.store import command_line
 from logparse.text import duration
@@ -56,14 +56,15 @@ def verdict_of(
 
 def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
     """Return the web page's cards about the changes that ``recommend`` proposes, in the same order."""
-    return [_action(x, recommendation, store) for x in verdict(recommendation).todo]
+    seen = verdict(recommendation)
+    return [_action(x, recommendation, store, seen.per(x)) for x in seen.todo]
 
 
-def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Card:
-    result = next((x for x in recommendation.actions if x.action.name == todo.name), None)
+def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: str) -> Card:
+    results = [x for x in recommendation.actions if x.action.name in todo.names]
+    result = next((x for x in results if x.action.name == todo.name), None)
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
-    word = recommendation.word if todo.unit == "step" else of_calls(todo) if todo.unit == "call" else todo.unit
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
     waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
     return Card(
@@ -71,11 +72,11 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
         title=todo.title,
         detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
         saves=_saves(todo),
-        gain=gain(todo) if todo.gain is None else f"{gain(todo)} a {word}",
+        gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
         evidence=todo.certainty,
         changes=change_text(todo),
-        files=isinstance(todo.remedy, UseRows | Search) or (result is not None and has_lines(result)),
-        lines=_lines(todo, result, recommendation.run, store),
+        files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
+        lines=_lines(todo, results, recommendation.run, store),
         mark=_MARKS.get(waits or "", ""),
     )
 
@@ -96,7 +97,7 @@ _FOLDER = "overrides"
 """Name of the folder for the recommendation's files, in the command lines that the user is shown."""
 
 
-def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None) -> tuple[str, ...]:
+def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | None) -> tuple[str, ...]:
     """Return the command lines with which the user can carry out one proposal of ``recommend``.
 
     If no command line can do that, the command that explains the proposal is returned.
@@ -106,8 +107,9 @@ def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None)
         return write, f". {_FOLDER}/*/apply.sh"
     if isinstance(todo.remedy, Search):
         return write, f'for D in {_FOLDER}/*/; do (cd "$D" && for S in tune_*.sh; do sh "$S"; done); done'
-    if result is not None and has_lines(result):
-        return write, f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM", f"# in it: import apply; {calls(result)}"
+    if results and all(map(has_lines, results)):
+        made = "; ".join(map(calls, results))
+        return write, f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM", f"# in it: import apply; {made}"
     if isinstance(todo.remedy, Replay | Setting):
         only = ("--only", "actions") if isinstance(todo.remedy, Setting) else ()
         return (command_line(store, "replay", "--run", run, *only),)
