@@ -44,22 +44,23 @@ def ids_are_names(library: str) -> bool:
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
     """Tell whether two machines have the same build of ``library``.  Return None if this is unknown.
 
-    The builds are compared by their revisions if both machines state one, and otherwise by their versions.  Debian's
-    hipBLASLt has an empty revision.  If it is empty on both machines, the versions are compared.
+    The revisions are compared if both machines state one, otherwise the versions.
     """
     for name in facts_of_build(library):
+        # Debian's hipBLASLt has an empty revision. If the revision is empty on both machines, the versions are
+        # compared.
         if name in one and name in other and (one[name] or other[name]):
             return one[name] == other[name]
     return None
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether the kernels of a library take about the same time on two machines.
+    """Tell whether the kernels of a library take about the same time on two machines, or None if this is unknown.
 
-    True means that both have the same GPU model and the same build of ``library``.  If the library has a name instead
-    of a number for each kernel (``Build.by_name``), the build does not matter.  Returns None if this is unknown.
+    The GPU models must be equal, and the builds of ``library`` too.
     """
     device = same_device(one, other)
+    # If a library has a name instead of a number for each kernel (``Build.by_name``), the build does not matter.
     build = True if ids_are_names(library) else same_build(one, other, library)
     if device is False or build is False:
         return False

@@ -33,10 +33,9 @@ OFFERS = ("OVERRIDE_FORMAT", "OVERRIDE_FORMATS")
 
 @cache
 def _modules() -> tuple[tuple[str, str], ...]:
-    """List the modules that know how to read and write files with chosen kernels.
+    """List the modules that read and write override files (a user's lists of kernels to use).
 
-    With such a file (override file) a user tells a library which kernels to use.  For each module, the result has the
-    name of its folder and its own name.
+    Each is given as the name of its folder and its own name.
     """
     return tuple(named("rules"))
 
@@ -66,10 +65,11 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
 def _takes(folder: str) -> Callable[[Override], bool]:
     """Return a function that tells whether a library's file of chosen kernels can prescribe a given kernel.
 
-    ``folder`` is the folder with logparse's code for the library.  Usually a library can only prescribe its own
-    kernels.  If another rule applies, the folder defines it as ``may_write``.
+    ``folder`` is the folder with logparse's code for the library.
     """
     library = folder.rpartition(".")[2]
+    # Usually a library can only prescribe its own kernels. If another rule applies, the folder defines it as
+    # ``may_write``.
     own: Callable[[Override], bool] | None = getattr(import_module(folder), "may_write", None)
     return own or (lambda override: override.solution.library == library)
 

@@ -79,10 +79,11 @@ _BYTES_OF_MESSAGE = 2000
 def read(text: str) -> Outcome:
     """Read one line of aiter's log.
 
-    * If aiter looked for a matrix product in a table, the line gives a call of this product, and a message with the
-      line.
-    * If the line lists aiter's tables, it gives a fact about the job.
-    * Any other line of aiter gives a message.
+    | the line | the result |
+    |---|---|
+    | looks for a matrix product in a table | a call of this product, and a message |
+    | lists aiter's tables | a fact about the job |
+    | anything else | a message |
     """
     line = _LINE.match(text)
     body = line["body"] if line else text
@@ -153,8 +154,7 @@ class LookUp(NamedTuple):
 def looked_up(text: str) -> LookUp | None:
     """Parse a log line in which aiter reports that it searched a table of tuned kernels for a call.
 
-    The result states the table, the values of the call and the kernel that was found.  Returns None if the text is not
-    such a line.
+    Returns None if the text is not such a line.
     """
     found = _LOOKUP.match(text)
     if found is None:
@@ -168,13 +168,10 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """Return the kernel that aiter chose, according to a log line. None if the line names no kernel and no library.
-
-    aiter looks in its table of tuned kernels before each call, and logs the result.  If the table has a row for the
-    call, the line states the kernel by name but not by number.
-    """
+    """Return the kernel that aiter chose, according to a log line. None if the line names no kernel and no library."""
     if found["used"]:
         return _named(found["used"], found["index"])
+    # If aiter's table has a row for the call, the line states the kernel by name but not by number.
     if found["kernel"]:
         split = f",splitK={found['split']}" if found["split"] not in (None, "0", "None") else ""
         return Solution(found["library"] or "kernel", found["kernel"] + split, raw=found["kernel"])
@@ -273,12 +270,9 @@ def _kind(table: str) -> str | None:
 
 
 def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
-    """Yield CSV files with the matrix products that aiter has not tuned yet.
-
-    Versions of aiter print different columns, so there is one file for each set of columns.  A missing column is filled
-    if its value is certain for that version.
-    """
+    """Yield CSV files with the matrix products that aiter has not tuned yet, one file for each set of columns."""
     every = {name for row in rows for name in row}
+    # Versions of aiter print different columns. A missing column is filled if its value is certain for that version.
     whole = [_completed(kind, row, every) for row in rows]
     groups = in_groups(whole, lambda row: ",".join(name for name in _UNTUNED_COLUMNS if name in row))
     table = f"{kind}_tuned_gemm.csv"
@@ -290,26 +284,22 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Add the columns that an older version of aiter does not print in its log, for a product of type bf16.
-
-    * Scaling and shuffle become False, because such a version supports neither.
-    * The type of the result becomes the type of the inputs.  aiter's tuning program does the same if no type is given.
-    """
+    """Add the columns that an older version of aiter does not print in its log, for a product of type bf16."""
     if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
         return dict(row)
+    # An older version supports neither scaling nor shuffle. The result gets the type of the inputs, because aiter's
+    # tuning program does the same if no type is given.
     older = {"outdtype": row["dtype"], "scaleAB": "False", "bpreshuffle": "False"}
     return {**{name: text for name, text in older.items() if name in columns}, **row}
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Collect the bf16 products for which aiter's log says that it used its default kernel, by their size (M, N, K).
-
-    Such a log line does not state the type of the result.  The type of the inputs is taken, because aiter's tuning
-    program also does so if no type is given.
-    """
+    """Collect the bf16 products for which aiter's log says that it used its default kernel, by their size (M, N, K)."""
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for found in filter(None, map(_USING.match, texts)):
         values = _values(found["fields"])
+        # The line does not state the type of the result. The type of the inputs is taken, because aiter's tuning
+        # program also does so if no type is given.
         row = {"outdtype": values.get("dtype", ""), **values}
         if {"bias", "dtype", "scaleAB"} <= row.keys():
             out.setdefault(_size(row), []).append(row)
@@ -340,8 +330,7 @@ _UNTUNED_MOE = (
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
     """Write the fused-MoE shapes that ran with default kernels to a CSV file, so that aiter can tune them.
 
-    Returns a list with this file, or an empty list if there is no such shape.  The file has the form that aiter itself
-    writes if ``AITER_ONLINE_TUNE=1`` is set.
+    Returns a list with this file, or an empty list if there is no such shape.
     """
     rows: dict[str, None] = {}
     for found in filter(None, map(_MOE_DEFAULT.match, texts)):
@@ -351,6 +340,7 @@ def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
             bits = [_BITS.get(x, x) for x in (key["g1u1"], key["weight"])]
             cells = [*key["sizes"].split(", ")[:5], key["act"], key["dtype"], key["a"], weights, key["quant"], *bits]
             rows[",".join(cells)] = None
+    # The file has the form that aiter itself writes if ``AITER_ONLINE_TUNE=1`` is set.
     data = "".join(f"{row}\n" for row in [_UNTUNED_MOE, *rows]).encode()
     return [Emission("untuned_fmoe.csv", data, _USE_MOE)] if rows else []
 

@@ -459,8 +459,7 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """Return what two aiter tables must have in common before they are merged: columns and operator.
 
-    The operator is the one of aiter that reads the table.  Raises InputError if aiter cannot read the table, or if the
-    columns and the file's name do not tell the operator.
+    Raises InputError if aiter cannot read the table, or if the operator that reads it is unknown.
     """
     reading = read(name, data, {})
     columns = reading.parsed.context.columns
@@ -468,6 +467,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     broken = next((x for x in (*odd, *reading.refusals) if x.rule in ("columns", "values", "empty")), None)
     if broken is not None:
         raise InputError(broken.message)
+    # Several operators of aiter read tables with the same columns. Then the file's name must tell the operator.
     operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
     if operator is None:
         raise InputError(
@@ -485,11 +485,9 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Translate the name of a kernel into its name in aiter's tables. Return None if it has no name there.
-
-    A kernel of a library that aiter calls, such as hipBLASLt, keeps its name.  rocBLAS has numbers of its own for some
-    kernels of hipBLASLt.  Such a number becomes hipBLASLt's number.
-    """
+    """Translate the name of a kernel into its name in aiter's tables. Return None if it has no name there."""
+    # A kernel of a library that aiter calls, such as hipBLASLt, keeps its name. rocBLAS has numbers of its own for some
+    # kernels of hipBLASLt. Such a number becomes hipBLASLt's number.
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 
 

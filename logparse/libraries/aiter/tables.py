@@ -77,18 +77,17 @@ _BYTES_OF_MESSAGE = 4000
 def is_ours(header: Header) -> bool:
     """Return True if the column names show that aiter wrote a table.
 
-    * The table of fused MoE is known by its columns.
-    * Any other table needs M, N, K and a column that only aiter's tuning programs write.
-    * A list of 8- or 4-bit products has only sizes, which other programs write too.  So its file name must contain
-      ``untuned``.
+    A table that only has sizes must also have ``untuned`` in its file name.
     """
     columns = set(header.columns)
     if set(_MOE) <= columns:
         return True
     if not {"M", "N", "K"} <= columns:
         return False
+    # A list of 8- or 4-bit products has only sizes, which other programs write too.
     if columns <= _SIZES:
         return "untuned" in header.name
+    # Any other table needs a column that only aiter's tuning programs write.
     return bool(columns & _SOLUTION) if columns & _TUNED else bool(columns & _UNTUNED)
 
 
@@ -105,12 +104,11 @@ class _Table:
     * A product that is still to be tuned gives a call.
     * A tuned product gives a measurement.
     * A row about fused MoE gives a message.
-
-    It also collects the GPUs that the rows name.
     """
 
     def __init__(self, header: Header) -> None:
         self._header = header
+        # The GPUs that the rows name are collected here.
         self._devices: dict[str, set[str]] = {"gfx": set(), "cu_num": set()}
 
     def open(self) -> Iterator[Outcome]:
@@ -169,9 +167,8 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
 
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
-    """Summarise a row of aiter's table for fused mixture-of-experts kernels as one line of text.
+    """Summarise a row of aiter's table for fused mixture-of-experts kernels, in the form ``name=value name=value``.
 
-    The text has the form ``name=value name=value`` and is returned in a ``Message``, a record that logparse stores.
     Raises ValueError if the row lacks sizes or types.
     """
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
@@ -224,10 +221,10 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 def _type_of_operator(kind: str, file_name: str, arch: str | None) -> str | None:
     """Return the data type of the operands in an aiter table that has no column for it, or None if it is unknown.
 
-    The type follows from the operator in the file's name.  For ``a8w8_blockscale`` it is the 8-bit float type of the
-    GPU architecture, so it is unknown if the row states no ``gfx``.  Source: ROCm/aiter ``aiter/utility/dtypes.py`` and
-    ``gemm_a8w8_blockscale_tune.py``.
+    Source: ROCm/aiter ``aiter/utility/dtypes.py`` and ``gemm_a8w8_blockscale_tune.py``.
     """
+    # The operator in the file's name decides. For ``a8w8_blockscale`` the type is the 8-bit float type of the GPU
+    # architecture, so it is unknown if the row states no ``gfx``.
     if kind.startswith("a8w8_blockscale"):
         return on_arch("f8_r", arch) if arch else None
     return {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
@@ -246,10 +243,10 @@ def _kind(file_name: str) -> str:
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
     """Tell whether the weights of a row in an aiter table were shuffled in memory (the GEMM field ``swizzle_a``).
 
-    The answer comes from the column ``bpreshuffle``, or else from the operator ``kind``.  It is unknown (None) for
-    4-bit weights, because their operator takes weights with and without shuffle and the table does not tell which.
+    Returns None as the value if this is unknown.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
+    # The operator for 4-bit weights takes weights with and without shuffle, and the table does not tell which.
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
     return {"swizzle_a": by_operator if stated is None else stated}
 
@@ -257,8 +254,7 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
     """Return how the weights (``scale_a``) and the inputs (``scale_b``) of a row in an aiter table are scaled.
 
-    The operator ``kind`` decides.  For example, 8-bit operands are scaled per row or in blocks of 128.  The result is
-    None if the scale is unknown.
+    For example, 8-bit operands are scaled per row or in blocks of 128.  The value None means unknown.
     """
     if kind == "bf16":
         scaled = _BOOLS.get(values.get("scaleAB", "false").lower())
@@ -361,13 +357,11 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if aiter's table of bf16 products can tell aiter to use this kernel for this product.
-
-    A kernel of hipBLASLt or torch is accepted only if aiter itself measured it, because such kernels are also measured
-    by other programs.  Other kernels that the table can name belong to aiter alone and are always accepted.
-    """
+    """Return True if aiter's table of bf16 products can tell aiter to use this kernel for this product."""
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
+    # Other programs also measure kernels of hipBLASLt and torch. So these are accepted only if aiter itself measured
+    # them, which the key shows. Other kernels that the table can name belong to aiter alone.
     own = (override.key_text or "").count(",") == len(KEY_COLUMNS) - 1
     return own or override.solution.library not in ("hipblaslt", "torch")
 

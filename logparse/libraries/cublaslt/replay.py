@@ -1,6 +1,5 @@
 """Time matrix products with the kernels of cuBLASLt, through NVIDIA's own bindings (package ``nvmath-python``).
 
-cuBLASLt lists its kernels, sorted by estimated time (``cublasLtMatmulAlgoGetHeuristic``).  PyTorch runs the first one.
 Kernels have the same names as in cuBLASLt's log (``logparse.libraries.cublaslt.names``), so a logged kernel and a timed
 one can be compared.
 """
@@ -74,6 +73,7 @@ class CublasLt(LtBackend):
     def _listed(self, *arguments: Any) -> int:
         count = ctypes.c_int(0)
         try:
+            # cuBLASLt sorts its kernels by estimated time.  PyTorch runs the first one.
             self._lt.matmul_algo_get_heuristic(*arguments, ctypes.addressof(count))
         except self._lt.cuBLASLtError as error:
             raise UnsupportedError(f"cuBLASLt's heuristic failed: {error}") from error

@@ -46,12 +46,10 @@ unknown.  The types of gfx942 (``f8_fnuz_r``, ``bf8_fnuz_r``) are never scaled i
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if a log line does not tell how an 8-bit, 6-bit or 4-bit product is scaled.
-
-    Types of 6 and 4 bits always have a scale for each block of elements.  Types of 8 bits may have scales for blocks.
-    """
+    """Return True if a log line does not tell how an 8-bit, 6-bit or 4-bit product is scaled."""
     if not isinstance(problem, GemmProblem) or None not in (problem.scale_a, problem.scale_b):
         return False
+    # Types of 6 and 4 bits always have a scale for each block of elements. Types of 8 bits may have scales for blocks.
     types = {problem.a_type, problem.b_type}
     return not ONLY_IN_BLOCKS.isdisjoint(types) or types <= ALSO_IN_BLOCKS
 
@@ -133,23 +131,22 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     """Return the arguments by which hipblaslt-bench would describe a matrix product, without its sizes.
 
-    * They have the order in which hipBLASLt logs them.
-    * An unknown epilogue or scale is written as none.  But 4- and 6-bit products have no kernel without scales, so
-      their unknown scale is written as blocks of 32 (MX formats).
-    * ``what`` names the output that needs the arguments, for error messages.
-
-    Raises EmissionError if a transpose, the batch count or a type is unknown, because the output would then describe
-    another product.
+    ``what`` names the output that needs the arguments, for error messages.  Raises EmissionError if a transpose, the
+    batch count or a type is unknown.
     """
     p = problem.normal
     known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
     types = {**{name: getattr(p, name) for name in TYPES}, "c_type": p.c_type or p.d_type}
+    # Without these values the arguments would describe another product.
     unknown = [name for name, value in {**known, **types, "compute_type": p.compute_type}.items() if value is None]
     if unknown:
         raise EmissionError(f"{what} needs {', '.join(unknown)} of {problem.label}, which is unknown")
+    # An unknown scale is written as none. But 4- and 6-bit products have no kernel without scales, so their unknown
+    # scale is written as blocks of 32 (MX formats).
     scales = {x: getattr(p, f"scale_{x}") or "none" for x in "abcd"}
     if not ONLY_IN_BLOCKS.isdisjoint((p.a_type, p.b_type)):
         scales |= {x: getattr(p, f"scale_{x}") or "block32" for x in "ab"}
+    # The arguments have the order in which hipBLASLt logs them.
     return {
         "alpha": "1.000000",
         "beta": "1.000000" if p.beta == "nonzero" else "0.000000",
@@ -211,17 +208,16 @@ the argument ``use_e``, which would tell.
 
 
 def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
-    """Return the matrix product in one row of hipblaslt-bench's results.
+    """Return the matrix product in one row of hipblaslt-bench's results.  None for a grouped GEMM.
 
-    * ``cells`` maps the names of the columns to texts.
-    * Fields for which this version prints no column are unknown.
-    * Returns None for a grouped GEMM, because a row does not list its members.
-    * Raises ValueError if a number cannot be read.
+    ``cells`` maps the names of the columns to texts.  Raises ValueError if a number cannot be read.
     """
     low = {name.lower(): value.strip() for name, value in cells.items()}
+    # A row does not list the members of a grouped GEMM.
     if low.get("grouped_gemm", "0") not in ("0", "false"):
         return None
     sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
+    # Fields for which this version prints no column are unknown.
     values = {argument: low.get(name) for name, argument in _COLUMNS.items()}
     if "aux_type" not in low:  # Before 7.0 there is no swizzle.
         values |= {argument: values[argument] or "0" for argument in ("swizzleA", "swizzleB")}

@@ -178,9 +178,9 @@ _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>
 class _Words:
     """The flags of one hipblaslt-bench command.
 
-    * ``values`` maps the name of each flag, without dashes, to its value.
-    * ``members`` holds the sizes of the product, or of each member of a grouped GEMM.
-    * ``tool`` is True if a person typed the command, and False if the library logged it.
+    * ``values``: the value of each flag, by its name without dashes.
+    * ``members``: the sizes of the product, or of each member of a grouped GEMM.
+    * ``tool``: True if a person typed the command, False if the library logged it.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -205,10 +205,7 @@ class _Words:
 def read(text: str) -> Outcome:
     """Read a log line that contains a ``hipblaslt-bench`` command or mentions the program.
 
-    * A complete command gives a call of a matrix product.
-    * A command with ``--yaml FILE`` or ``--help`` gives a message.
-    * A command that is cut or damaged gives an error.
-    * A line that only mentions the program gives nothing.
+    A complete command gives a call of a matrix product, and a damaged one gives an error.
     """
     match = _COMMAND.search(text)
     if match is None or match["rest"] is None:
@@ -216,6 +213,7 @@ def read(text: str) -> Outcome:
         return FOREIGN
     rest, quoted, _ = match["rest"].partition("`")  # Issues quote a command as `hipblaslt-bench …`.
     tokens = rest.split()
+    # A command with ``--yaml FILE`` or ``--help`` states no product.
     if _OTHER_MODE.intersection(tokens):
         return Outcome("message", (Message(category="bench", text=text.strip()),))
     try:
@@ -283,12 +281,9 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Check that a flag of a hipblaslt-bench command needs no value, because the line gives it none.
+    """Check that a flag of a hipblaslt-bench command may be without a value.  Raises ValueError if not.
 
-    ``token`` is the flag, and ``following`` is the next text in the line.  Raises ValueError in these cases:
-
-    * The flag needs a value.
-    * The next text is neither a valid value nor another flag.
+    ``following`` is the next text in the line.  It must be another flag or the end of the command.
     """
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
         raise ValueError(f"{token} cannot have the value {following[:60]!r}")
@@ -343,11 +338,12 @@ def _tool_problem(words: _Words) -> GemmProblem:
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
     """Return a product's sizes with the leading dimensions and strides that hipblaslt-bench uses for a command.
 
-    hipblaslt-bench increases a leading dimension that is too small (``client.cpp``, ``run_bench_test``).  So ``--lda
-    0`` gives the smallest possible leading dimension.  Strides are increased only without ``--any_stride``.
+    Source: ``client.cpp``, ``run_bench_test``.
     """
     trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
     shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
+    # hipblaslt-bench increases a leading dimension that is too small. So ``--lda 0`` gives the smallest possible one.
+    # Strides are increased only without ``--any_stride``.
     out = {**member, **_at_least(tight_leading_dimensions(shape), member)}
     strides = tight_strides(shape, out)
     if words.number("batch_count") == 1:

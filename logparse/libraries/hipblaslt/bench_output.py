@@ -199,13 +199,13 @@ class _Reader:
         return cells if _HEADER.match(cells) or _ROW.match(cells) else text
 
     def _preamble(self, text: str) -> Outcome | None:
-        """Read a line of hipblaslt-bench's output that describes the library's build or a GPU.
+        """Read a line of hipblaslt-bench's output that describes the library's build or the GPU that it uses.
 
-        Returns None for any other line.  GPUs that were not used are ignored.  A version line shows that the tool was
-        started again, so the rows before it are complete.
+        Returns None for any other line.
         """
         version = next((start for start in _VERSIONS if text.startswith(start)), None)
         if version is not None:
+            # A version line shows that the tool was started again, so the rows before it are complete.
             self.ended, self.current = True, None
             self.devices = self.devices or version == "hipBLASLt version:"
             return self._facts(Fact(_VERSIONS[version], text[len(version) :].strip()))
@@ -269,12 +269,10 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Store a row of hipblaslt-bench's results, and return True. Return False if it only repeats an earlier row.
-
-        The block "Winner" repeats the fastest row and may add something, such as the kernel's number.  The addition is
-        then stored in the earlier row.
-        """
+        """Store a row of hipblaslt-bench's results, and return True. Return False if it only repeats an earlier row."""
         self.current = new
+        # The block "Winner" repeats the fastest row and may add something, such as the kernel's number. The addition is
+        # then stored in the earlier row.
         if self.winner:
             self.winner = False
             for old in self.rows:

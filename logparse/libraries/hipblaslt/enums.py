@@ -126,8 +126,7 @@ class Epilogue(NamedTuple):
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
     """Explain the names of epilogues with one activation in the forward pass, for example ``RELU`` and ``RELU_BIAS``.
 
-    An epilogue is what follows a matrix product.  If ``aux`` is True, names such as ``RELU_AUX`` are included: they
-    also write a matrix for the backward pass.
+    With ``aux`` the names such as ``RELU_AUX`` are included: they also write a matrix for the backward pass.
     """
     act = word.lower()
     out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
@@ -190,11 +189,11 @@ SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
     """Add the types of the bias and the auxiliary matrix that hipBLASLt uses if a call does not set them.
 
-    If D has 16 bits or more, they have the type of D.  For a narrower D the library's default depends on the other
-    types, so they stay unknown.  Source: hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
-    ``..._EPILOGUE_AUX_DATA_TYPE``.
+    Source: hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and ``..._EPILOGUE_AUX_DATA_TYPE``.
     """
     d_type = values.get("d_type")
+    # If D has 16 bits or more, the default is the type of D. For a narrower D it depends on the other types, so the
+    # types stay unknown.
     if d_type is not None and d_type not in NARROW:
         for name in ("bias", "aux"):
             if values.get(name) and values.get(f"{name}_type") is None:
@@ -205,10 +204,10 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 def beta_of(*texts: str | None) -> Beta | None:
     """Tell whether the scalar β of a matrix product is "zero" or "nonzero".
 
-    ``texts`` are its real part and perhaps its imaginary part, as logged.  The library prints six decimals, so a β
-    below 5e-7 is read as zero.  Returns None if no text is given or a text is not a number.
+    ``texts`` are its real part and perhaps its imaginary part.  Returns None if no text or no number is given.
     """
     try:
+        # The library prints six decimals, so a β below 5e-7 is read as zero.
         parts = [float(text) for text in texts if text is not None]
     except ValueError:
         return None

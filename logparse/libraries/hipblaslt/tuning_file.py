@@ -123,9 +123,10 @@ class TuningRow:
     def stated_flops(self) -> float:
         """Number of operations that follows from the row's rate in Gflop/s and its time in µs.
 
-        hipblaslt-bench computed the rate for the product that was really timed, even if the row's sizes were changed
-        later. The number is 0 if the rate or the time is missing.
+        The number is 0 if the rate or the time is missing.
         """
+        # hipblaslt-bench computed the rate for the product that was really timed, even if the row's sizes were changed
+        # later.
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
 
@@ -149,10 +150,9 @@ class TuningRow:
     def problem(self) -> GemmProblem | None:
         """The matrix product for which this row of a tuning file states a kernel, as hipBLASLt reads the row.
 
-        * It is never a grouped GEMM.
-        * Every transpose except N is read as T.
-        * Numbers that hipBLASLt does not compare, such as strides, may have any value.
+        Numbers that hipBLASLt does not compare, such as strides, may have any value.
         """
+        # hipBLASLt reads every transpose except N as T, and never reads a grouped GEMM.
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
         read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
         if self.key:
@@ -183,8 +183,7 @@ def recognise(head: Head) -> bool:
 def read(source: Source) -> Iterator[Outcome]:
     """Read a hipBLASLt tuning file: each row is the measured time of a kernel in µs.
 
-    The file's revision, the GPU architecture and the number of compute units are recorded too.  Some rows are copies of
-    a measured row, with the sizes of another matrix product.  Their time was never measured, so it is left out.
+    A row that is a copy of a measured row, with other sizes, is read without a time.
     """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
@@ -205,6 +204,8 @@ def read(source: Source) -> Iterator[Outcome]:
             lines.append(line)
             rows.append(row_of(number, split(line.text), header, None))
             header = None
+    # The revision, the GPU architecture and the number of compute units are recorded too. The time of a copied row was
+    # never measured, so it is left out.
     known: set[Fact] = set(revisions)
     yield from (_outcome(row, line, known) for row, line in zip(with_claims(rows), lines, strict=True))
 
@@ -358,11 +359,10 @@ def folds_fast(number: int | None) -> bool | None:
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """Return the compute type that hipBLASLt takes from this text in a row of a tuning file.
+    """Return the compute type that hipBLASLt reads in a row of a tuning file, or None if hipBLASLt drops the row.
 
-    * Returns None if the library drops the row.
-    * ``number`` is the library's version.
-    * ``named`` is True if the library finds the columns of the row by name.
+    * ``number`` is the version of hipBLASLt.
+    * ``named`` is True if this version finds the columns by name.
     """
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
@@ -450,8 +450,7 @@ class _DroppedError(Exception):
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
     """Parse the rows of a hipBLASLt tuning file in the way in which this version of hipBLASLt reads them.
 
-    ``number`` is the version. If it is unknown (None), the columns of a row are named in the line directly above it.
-    Without such a line, they are the columns of ROCm 6.4.
+    ``number`` is the version, or None if it is unknown.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None
@@ -461,6 +460,8 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
             continue  # 6.4 reads a header as a row without numbers, and drops it.
         if names and header is None:
             header = values
+        # If the version is unknown, the columns of a row are named in the line directly above it. Without such a line
+        # they are the columns of ROCm 6.4.
         elif header is not None or (FIRST not in content and len(values) > 1):
             out.append(row_of(line, values, header, number))
             header = None
@@ -468,20 +469,18 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Find rows that were not timed, but copied from a timed row with other sizes. Mark the copies (``claim``).
-
-    A copy shows by its rate: hipblaslt-bench computes Gflop/s from the sizes and the time.  (An epilogue adds some
-    operations per element of D.)  If rows of several sizes have the same kernel, time and rate, only the row whose
-    sizes fit the rate best was timed.
-    """
+    """Find rows that were not timed, but copied from a timed row with other sizes. Mark the copies (``claim``)."""
     timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
     best: dict[tuple[str, ...], tuple[float, int]] = {}
+    # A copy shows by its rate, because hipblaslt-bench computes Gflop/s from the sizes and the time. If rows of several
+    # sizes have the same kernel, time and rate, only the row whose sizes fit the rate best was timed.
     for _, timing, least, _, stated in timed:
         if least and stated:
             fit = abs(stated / least - 1), least
             best[timing] = min(best.get(timing, fit), fit)
     out = []
     for row, timing, least, most, stated in timed:
+        # An epilogue adds some operations per element of D, so the number of operations has an upper limit too.
         fits = not least or not stated or least * (1 - _ROUNDED) <= stated <= most * (1 + _ROUNDED)
         own = fits and least == best.get(timing, (0.0, least))[1]
         out.append(row if own else replace(row, claim=True))
@@ -512,11 +511,12 @@ def _operations(row: TuningRow) -> tuple[int, int]:
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
     """Read one row of a tuning file in the way in which the given version of the library reads it.
 
-    Some versions find the values by the column names, others by position. For an unknown version the names are used if
-    the file has a line of column names.
+    ``number`` is the version, or None if it is unknown.
     """
     row = TuningRow(line, values, header)
     try:
+        # Some versions find the values by the column names, others by position. For an unknown version the names are
+        # used if the file has a line of column names.
         sure = by_name(number)
         named = header is not None if sure is None else sure
         cells = _by_name(row) if named else _by_place(row)

@@ -66,10 +66,10 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that the checks of a hipBLASLt tuning file need to know, beyond the row that is checked.
+    """The data that the checks of a hipBLASLt tuning file need, beyond the row that is checked.
 
-    * ``facts``: properties of the machine that will use the file, such as its GPU.
-    * ``number``: the version of hipBLASLt on that machine, or None if it is unknown.
+    * ``facts``: properties of the machine that will use the file.
+    * ``number``: the version of hipBLASLt on it, or None if it is unknown.
     * ``same_key``: groups of rows. hipBLASLt finds all rows of a group for the same calls.
     """
 
@@ -84,11 +84,11 @@ class Context:
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
     """Read a tuning file as hipBLASLt on the target machine (which will use the file) would, and list its problems.
 
-    Returns every row with remarks, such as errors that make hipBLASLt ignore the row. If the version of hipBLASLt is
-    unknown, columns are found by the line of names above a row, or else by their order.
+    Returns every row with remarks, such as errors that make hipBLASLt ignore the row.
     """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
+    # If the version is unknown, columns are found by the line of names above a row, or else by their order.
     found, notes = tuning_file.rows_of(text, number), list[Note]()
     if number is None or number >= tuning_cache.SINCE:
         cached = [row for row in found if tuning_cache.is_header(row.header)]
@@ -267,9 +267,10 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 def other_product(row: Problem | None, call: Problem) -> str:
     """Explain why hipBLASLt may choose a kernel from its tuning file that cannot run the call.
 
-    hipBLASLt finds a row by some properties of the call, such as sizes and types. But the row's kernel may need another
-    one, for example swizzled operands (see ``product_of``). Returns an empty text if no difference is known.
+    For example, the kernel needs swizzled operands (see ``product_of``).  Returns an empty text if no difference is
+    known.
     """
+    # hipBLASLt finds a row by some properties of the call, such as sizes and types, but not by these.
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
         has = mine.get(word)
@@ -285,8 +286,7 @@ def _product_text(problem: Problem | None) -> str:
 def work_of(problem: Problem | None) -> str:
     """Describe the properties of a matrix product that hipBLASLt ignores when it searches a tuning file.
 
-    If two calls differ in them, their times cannot be compared. The text has up to three parts: in brackets properties
-    such as swizzled operands (see ``product_of``), β, and the epilogue.
+    Example: ``[swizzled A] beta zero RELU``.  If two calls differ in them, their times cannot be compared.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -296,12 +296,9 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return a text that is the same for two tuning rows if a merged file needs only one of them.
-
-    The text has the sizes and types that hipBLASLt compares, and properties such as swizzled operands (see
-    ``product_of``). Rows that differ only in these properties are both kept, because neither kernel can run the other's
-    calls.
-    """
+    """Return a text that is the same for two tuning rows if a merged file needs only one of them."""
+    # Besides the sizes and types that hipBLASLt compares, the text has properties such as swizzled operands (see
+    # ``product_of``). Rows that differ only in these are both kept, because neither kernel can run the other's calls.
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
 
@@ -382,22 +379,22 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
     """Return the compute type for which hipBLASLt searches its tuning file if rocBLAS makes the call.
 
-    rocBLAS uses hipBLASLt's C++ object, which may search for an unusual type. Returns ``NO_ROW`` if such a call finds
-    no row. Returns None if the C interface searches for the same type, or if no row can be written for the call.
+    Returns ``NO_ROW`` if such a call finds no row, and None if the compute type is not unusual or no row can be
+    written.
     """
+    # rocBLAS uses hipBLASLt's C++ object, which may search for another compute type than the C interface.
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the calls through hipBLASLt's C++ object that need a row of their own in a tuning file.
+    """Find the calls through hipBLASLt's C++ object, as made by rocBLAS, that need their own row in a tuning file.
 
-    rocBLAS makes such calls. For them, hipBLASLt may search for another compute type than through its C interface.
-    Returns a dictionary from the text of the matrix product to a ``Report`` with the row's first columns and the
-    reason.
+    Returns a ``Report`` with the row's first columns and the reason, by the text of the matrix product.
     """
     out = {}
     for call in object_calls(messages):
+        # For such a call hipBLASLt may search for another compute type than through its C interface.
         if compute := _object_compute(call, reading.key_facts):
             what = "find no row" if compute == NO_ROW else f"find only rows of compute type {compute}"
             why = f"calls of these types through hipBLASLt's C++ object, as rocBLAS makes them, {what}"

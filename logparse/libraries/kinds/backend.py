@@ -80,22 +80,20 @@ class Runnable(Protocol):
     def error(self) -> float:
         """Run the kernel once and return the relative error of its result, ‖out − ref‖ / ‖ref‖.
 
-        The reference ``ref`` is computed in higher precision.  Before the run the outputs are filled with NaN.  So the
-        error is NaN if the kernel left an element unwritten, and also if an element is not finite.
+        The reference ``ref`` has higher precision.  The error is NaN if an element is not finite or was not written.
         """
 
     def fault(self) -> str:
         """Run the kernel and describe what is wrong with its result. Return an empty text if the result is right.
 
-        With random data each element may be wrong by as much as rounding explains.  With small integers, whose sums are
-        exact, the whole result must be equal.
+        Results from small integers must be exact.  Results from random data may differ by rounding.
         """
 
     def sample_us(self, count: int) -> float:
-        """Run the kernel ``count`` times back to back and return the mean time of one execution.
+        """Run the kernel ``count`` times back to back and return the mean time of one execution, in µs.
 
-        The time is in µs on the device's clock.  Each execution uses the next copy of the inputs.  Raises
-        HostBoundError if the host cannot launch as fast as the device executes.
+        The clock is the device's.  Each execution uses the next copy of the inputs.  Raises HostBoundError if the host
+        cannot launch fast enough.
         """
 
 

@@ -20,10 +20,10 @@ _SHOWN = 40
 def reason_of(error: ValueError, cells: Mapping[str, str]) -> str:
     """Return a message that says which cell of a table row cannot be read, for example ``us is 'x1', not a number``.
 
-    ``cells`` maps the names of the columns to the row's cells.  If ``error`` does not come from the conversion of a
-    number, its own message is returned.
+    ``cells`` maps the names of the columns to the row's cells.
     """
     match = _CONVERSION.search(str(error))
+    # An error that does not come from the conversion of a number has a message of its own.
     if match is None:
         return str(error)
     return f"{str(error)[: match.start()]}{_named(match, cells)}"

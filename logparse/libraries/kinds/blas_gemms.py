@@ -57,8 +57,7 @@ def supported_gemm(
 ) -> GemmProblem:
     """Return a matrix product if a library can run it. Raise UnsupportedError with the reason if it cannot.
 
-    The arguments after ``problem`` say what the library can do: its data types, compute types, kinds of scale factors
-    and epilogues, and with ``alpha_vector`` if it accepts a vector of alphas.  A grouped GEMM is never supported.
+    The arguments after ``problem`` say what the library can do.  With ``alpha_vector`` it accepts a vector of alphas.
     """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"this library cannot run a {problem.kind}")
@@ -89,8 +88,7 @@ Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preferenc
 class LtBackend(DeviceBackend):
     """Base class for timing kernels of cuBLASLt and of hipBLASLt, whose interfaces are nearly the same.
 
-    It offers kernels in the order of the library's heuristic.  A subclass defines the library's constants, the calls to
-    its bindings (``_ask`` and ``_attribute``), and everything that only this library has.
+    A subclass defines the library's constants and the calls to its bindings (``_ask`` and ``_attribute``).
     """
 
     library: str
@@ -209,8 +207,7 @@ class LtBackend(DeviceBackend):
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
         """Describe a matrix product in the library's own objects, so that the library can propose kernels for it.
 
-        Returns a descriptor of the product, and the layout of each matrix by name.  The heuristic only reads whether a
-        vector such as the bias has an address, because this decides which kernels fit.  So any valid address is set.
+        Returns a descriptor of the product, and the layout of each matrix by name.
         """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
@@ -223,6 +220,8 @@ class LtBackend(DeviceBackend):
         if bias_type is not None:
             self._set("matmul_desc", operation, "BIAS_DATA_TYPE", ctypes.c_int32(bias_type))
         for name in self._pointed(gemm):
+            # The heuristic only reads whether a vector such as the bias has an address, because this decides which
+            # kernels fit. So any valid address is set.
             anywhere = ctypes.c_void_p(self._reserve(1).data_ptr())
             self._set("matmul_desc", operation, self.pointers[name], anywhere)
         self._describe_more(operation, gemm)
@@ -232,9 +231,9 @@ class LtBackend(DeviceBackend):
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
         """Return the vectors (such as the bias) whose addresses the library gets in the descriptor of a matrix product.
 
-        The result maps a vector's name to its number of elements and its type.  A vector of alphas is not included,
-        because alpha is an argument of the call.
+        The result maps a vector's name to its number of elements and its type.
         """
+        # A vector of alphas is not included, because alpha is an argument of the call.
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 
     def _layout(self, matrix: Matrix, batch: int) -> Any:

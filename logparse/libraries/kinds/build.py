@@ -1,8 +1,7 @@
 """The facts that tell whether two machines have the same build of a library.
 
-A number names a kernel in one build of the library.  In another build the same number names another kernel.  So a
-measured time is turned into an override (an entry that forces the library to use a kernel) only on a machine with the
-same build.
+The number of a kernel is only valid within one build.  So a measured time is turned into an override (an entry that
+forces the library to use a kernel) only on a machine with the same build.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ import math
 
 
 def microseconds(number: str | float) -> float:
-    """Convert milliseconds to the microseconds that are nearest to the decimal number.
+    """Convert milliseconds to the microseconds that are nearest to the decimal number, for example 1.7124 to 1712.4.
 
-    A plain ``ms * 1000`` rounds twice: 1.7124 * 1000 gives 1712.3999999999999 instead of 1712.4.  So the decimal point
-    of the text is moved instead.  A float is first written as the shortest text that gives this float again.  Raises
-    ValueError if a text is not a number.
+    Raises ValueError if a text is not a number.
     """
     value = float(number)
     if not math.isfinite(value):
         return value
+    # A plain ``ms * 1000`` rounds twice: 1.7124 * 1000 gives 1712.3999999999999. So the decimal point of the text is
+    # moved instead. The text of a float is the shortest one that gives this float again.
     digits, _, exponent = str(number).strip().lower().partition("e")
     return float(f"{digits}e{int(exponent or 0) + 3}")
 

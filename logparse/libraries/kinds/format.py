@@ -232,9 +232,9 @@ class BlockReader(Protocol):
 class BlockFormat(Described):
     """A log format whose lines must be read in order, because a line can only be understood with earlier lines.
 
-    * ``markers`` are texts.  A line that contains one of them may begin a block of lines.
-    * ``begin`` makes a reader for the lines.
-    * ``order`` explains what the order of the lines means.
+    * ``markers``: texts of lines that may begin a block.
+    * ``begin``: makes a reader for the lines.
+    * ``order``: explains what the order of the lines means.
     """
 
     markers: tuple[bytes, ...]
@@ -245,9 +245,8 @@ class BlockFormat(Described):
 class FileFormat(Described):
     """A format that is read as a whole file and recognised by the file's beginning.
 
-    * ``recognise`` tells from a file's beginning if the file has this format.
-    * ``read`` reads the file, and tells for every line or part of it how it is counted.
-    * ``named`` is True if the file's name is part of its content.  For example, MIOpen puts the GPU model into it.
+    * ``read`` tells for every line or part of the file how it is counted.
+    * ``named`` is True if the file's name is part of its content, as for MIOpen's databases.
     """
 
     recognise: Callable[[Head], bool]

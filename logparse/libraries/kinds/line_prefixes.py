@@ -161,8 +161,8 @@ def ranked(
 ) -> Callable[[], BlockReader]:
     """Return a function that makes a reader for log lines with prefixes such as ``[rank0]: ``.
 
-    * The new reader removes the prefixes, and then uses a reader that ``begin`` has made.
-    * If ``apart`` is True, each rank's lines have a reader of their own.
+    * ``begin`` makes the reader for the lines without prefixes.
+    * With ``apart`` each rank's lines have a reader of their own.
     """
     texts = [marker.decode() for marker in markers]
     return lambda: _Ranked(texts, begin, apart)

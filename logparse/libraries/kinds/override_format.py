@@ -29,9 +29,9 @@ from logparse.target import Facts
 class OverrideFile:
     """A file that tells a library which kernels to use, after it was read and checked, with notes about its faults.
 
-    * ``reading`` tells what a library on the target machine does with the file.
-    * ``noted`` are the notes, in no order.  One note may be about many lines.
-    * ``shown`` is the file's name in reports.  It is given if another file has the same name.
+    * ``reading``: what a library on the target machine does with the file.
+    * ``noted``: the notes in no order. One note may be about many lines.
+    * ``shown``: the file's name in reports, if another file has the same name.
     """
 
     format: str
@@ -147,9 +147,9 @@ Keep: TypeAlias = Callable[[int, bytes], bool]
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
     """Remove rows from an override file (a user's list of kernels to use).
 
-    ``keep`` decides for each row whether it stays.  Lines that are not rows always stay.  Usually a row is one line.
-    In files where each row has its own header line, the header is removed with its row.
+    ``keep`` decides for each row whether it stays.  Lines that are not rows always stay.
     """
+    # Usually a row is one line. In files where each row has its own header line, the header is removed with its row.
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
     for number, line in lines:

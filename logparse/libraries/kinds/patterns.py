@@ -35,7 +35,7 @@ class _Pattern:
 def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a regular expression like ``re.compile``, but compile it only when it is first used.
 
-    An error in the pattern is also raised only then.  Call the methods of the result.  Do not pass it to functions of
-    ``re``, because it is not an ``re.Pattern``.
+    Call the methods of the result.  Do not pass it to functions of ``re``.
     """
+    # The result is not an ``re.Pattern``. An error in the pattern is raised at the first use.
     return cast("re.Pattern[AnyStr]", _Pattern(partial(re.compile, text, flags)))

@@ -37,9 +37,10 @@ _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 def whole(text: str, bits: int = 64) -> int | None:
     """Return the whole number that a text of ASCII digits states, with or without a sign.  None for any other text.
 
-    The number must fit a signed type of ``bits`` bits.  Python's ``int`` is not used, because it raises an error for
-    texts of some thousand digits and accepts the digits of all scripts.
+    The number must fit a signed type of ``bits`` bits.
     """
+    # Python's ``int`` alone would raise an error for texts of some thousand digits, and accept the digits of all
+    # scripts.
     digits = text[1:] if text[:1] in ("+", "-") else text
     significant = digits.lstrip("0") or "0"
     if not (digits.isascii() and digits.isdigit()) or len(significant) > 20:
@@ -171,10 +172,9 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield the kernels from one file that may be copied when several files of chosen kernels are merged.
+    """Yield the kernels of one override file (a list of kernels to use) that may be copied when files are merged.
 
-    Such a file (override file) tells a library which kernel to use for which call.  Rows that name no kernel, or that
-    contain an error, are left out.
+    Rows that name no kernel, or that contain an error, are left out.
     """
     for row in rows:
         named = row.solution
@@ -212,9 +212,9 @@ class Reading(Generic[S_co]):
     def key_facts(self) -> Facts:
         """Properties of the machine that change how a library searches its file of chosen kernels.
 
-        An example is the library's version. The values come from the file and from the machine on which it will be
-        used. If they differ, the machine's value is used.
+        An example is the library's version.
         """
+        # The values of the file's machine come first, so a known value of the target machine replaces them.
         return {**self.facts, **self.target}
 
     @property
@@ -236,11 +236,11 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The rows of an override file in groups: rows in one group apply to the same calls.
+        """The rows of an override file (a list of kernels to use) in groups: rows in one group apply to the same calls.
 
-        An override file tells a library which kernels to use. The dictionary's key is the text that the library
-        compares with a call. Rows without effect are left out. A group has the order of the file.
+        The dictionary's key is the text that the library compares with a call.  Rows without effect are left out.
         """
+        # A group has the order of the file.
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property
@@ -298,10 +298,9 @@ class Rule(Generic[T, C]):
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Decide if a library will use a row of an override file, and find the rules that the row breaks.
+    """Decide if a library will use a row of an override file (a list of kernels to use), and find the broken rules.
 
-    An override file is a user's list of kernels to use.  ``accepted`` tells whether the library accepts the file as a
-    whole.  If it does not, ``refusal`` is the reason.
+    ``accepted`` tells whether the library accepts the whole file.  If not, ``refusal`` is the reason.
     """
     breaches = []
     for rule in rules:
@@ -369,8 +368,7 @@ E = TypeVar("E", bound=Entry)
 class Table(Generic[E, C]):
     """The content of an override file (a list of kernels to use) before it is checked, with the rules for the check.
 
-    * ``context``: the facts about the whole file that the rules need.
-    * ``rules``: the rules against which each row is checked.
+    * ``context``: facts about the whole file that the rules need.
     * ``notes``: remarks about the file itself.
     """
 

@@ -145,8 +145,7 @@ class TableReader(Protocol):
     def close(self) -> Iterable[Outcome]:
         """Tell the reader that the table has ended, and return the results that need the whole table.
 
-        For example, a row may only make sense together with a later one.  For such a row ``take`` returned None, so its
-        result is returned here.
+        ``take`` returned None for their rows.
         """
         ...
 
@@ -196,9 +195,8 @@ def read_table(
 ) -> Iterator[Outcome]:
     """Read a table, such as a CSV file, line by line. Yield for each line its category and what was read from it.
 
-    ``begin`` gets the line with the column names, and returns a reader for the rows. If it raises ValueError, this line
-    is reported as an error, and all other lines are counted as not belonging to this format. The other arguments are
-    explained at ``TableFormat``.
+    ``begin`` gets the line with the column names, and returns a reader for the rows.  The other arguments are explained
+    at ``TableFormat``.
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()
@@ -215,6 +213,7 @@ def read_table(
             most = sys.maxsize if fit == "any" else len(columns)
             try:
                 reader = begin(header)
+            # Columns that the reader refuses are an error, and all other lines do not belong to this format.
             except ValueError as error:
                 yield _reject(str(error), text, line.offset)
                 yield Outcome("foreign", lines=sum(1 for _ in lines))

@@ -35,8 +35,8 @@ _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
 def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
     """Tell whether a file is a MIOpen database, by its name or by a first line of the form ``key=id:values``.
 
-    ``names`` is a regular expression for file names.  ``is_key`` is a function that tells whether a text is a key of
-    this database.
+    * ``names``: a regular expression for file names.
+    * ``is_key``: tells whether a text is a key of this database.
     """
     if re.search(names, head.name):
         return True
@@ -77,8 +77,7 @@ def facts_of_name(name: str) -> list[Fact]:
 def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
     """Return the name under which MIOpen on the target machine looks for its user database.
 
-    The name must be exact, because MIOpen ignores a file of another name without a message.  Raises EmissionError if a
-    fact about the target is missing.  The error names it.
+    Raises EmissionError if a fact about the target is missing.  The error names it.
     """
     sources = (
         "--target FILE, where FILE is from the target machine: a user find-db, a facts.json, or a MIOpen log of level 5"
@@ -86,6 +85,7 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
         if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
             raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; give it with {sources}")
+    # The name must be exact, because MIOpen ignores a file of another name without a message.
     device, *features = target["arch"].split(":")
     device += "_xnack" if "xnack+" in features else ""
     units = units_text(int(target["cu_count"]))
@@ -101,10 +101,10 @@ def units_text(units: int) -> str:
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
     """Yield an error if the name of a database file shows that it is for another GPU or MIOpen build than the target's.
 
-    ``own`` are the facts in the file's name.  A part of a build's version, which MIOpen calls "tweak", may be empty.
-    An empty part is compared, too.
+    ``own`` are the facts in the file's name.
     """
     mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
+    # A part of a build's version, which MIOpen calls "tweak", may be empty. An empty part is compared, too.
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
     if wrong:
         named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
@@ -153,11 +153,8 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
     """Tell whether MIOpen on the target machine uses a database file.
 
-    ``refusals`` are the reasons against the file. Returns three values:
-
-    * True if enough is known about the target machine to be sure.
-    * True if MIOpen uses the file, False if not, None if this is unknown.
-    * The text to print if MIOpen does not use the file.
+    ``refusals`` are the reasons against the file.  Returns whether enough is known to be sure, whether MIOpen uses the
+    file (None if unknown), and the text to print if it does not.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
     return (

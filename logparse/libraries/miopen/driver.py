@@ -393,9 +393,8 @@ def read(text: str) -> Outcome:
 def command(problem: Problem) -> Shell:
     """Return a shell command with which MIOpen's benchmark program (MIOpenDriver) runs a convolution.
 
-    With ``-s 1`` appended, the command tunes the convolution.  The shell's ``PATH`` has to find the driver, because its
-    folder differs by ROCm version.  Raises EmissionError if a field is unknown or the driver cannot express it.  The
-    error names the field.
+    With ``-s 1`` appended, the command tunes the convolution.  Raises EmissionError with the name of the field if a
+    field is unknown or the driver cannot express it.
     """
     if not isinstance(problem, ConvProblem):
         raise EmissionError(f"MIOpenDriver cannot run a {problem.kind}")
@@ -407,6 +406,7 @@ def command(problem: Problem) -> Shell:
     if problem.direction not in _BIT_OF_DIRECTION:
         raise EmissionError(f"MIOpenDriver has no direction {problem.direction}")
     three = problem.spatial == 3
+    # The shell's ``PATH`` has to find the driver, because its folder differs by ROCm version.
     words = ["MIOpenDriver", op]
     for name, short, _, field in _sizes_of(three):
         value = getattr(problem, field)
@@ -430,12 +430,12 @@ def command(problem: Problem) -> Shell:
 def _check_expressed(problem: ConvProblem, line: str) -> None:
     """Check that a MIOpenDriver command states every field of a convolution, by reading it back.
 
-    Raises EmissionError if a field would differ, because the field is unknown or no flag of the driver states it.
-    Example: an unknown layout would become NCHW, and an unknown number of groups would become 1.
+    Raises EmissionError if a field would differ.
     """
     back = readable_command(line)
     ran = back.problem(problem.direction) if back is not None else None
     other = [x for x in CONV_FIELDS if ran is None or getattr(ran, x) != getattr(problem, x)]
+    # For example, an unknown layout would become NCHW, and an unknown number of groups would become 1.
     unknown = [x for x in other if getattr(problem, x) is None]
     if unknown:
         raise _unknown(unknown)

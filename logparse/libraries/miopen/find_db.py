@@ -62,17 +62,15 @@ def _file_facts(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a find-db (MIOpen's database of the fastest solvers): the facts in its file name, and then every line.
-
-    The lines are read a few MB at a time, and each part becomes a table.  If the file is for fused operations, it has
-    no convolutions, so its lines are counted but not used.
-    """
+    """Read a find-db (MIOpen's database of the fastest solvers): the facts in its file name, and then every line."""
     # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns
 
     facts = _file_facts(source.name)
     if facts:
         yield Outcome("fact", facts, lines=0)
+    # The lines are read a few MB at a time, and each part becomes a table. A file for fused operations has no
+    # convolutions, so its lines are counted but not used.
     with source.open() as stream:
         yield from unread(stream) if of_fusions(source.name) else read_columns(stream)
 
@@ -145,10 +143,7 @@ def _overflows(row: Override) -> str | None:
 def _can_stand_in(row: Override) -> bool:
     """Return True if a second solver can be written into MIOpen's database, in case the chosen one cannot run.
 
-    * Its time, workspace and algorithm must be known.
-    * It must not be known that the solver overflows for this convolution.
-
-    Otherwise only the chosen solver is written.
+    Its time, workspace and algorithm must be known, and it must not overflow for this convolution.
     """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (

@@ -1,8 +1,6 @@
 """Read a find-db (MIOpen's database of the fastest solvers) quickly: a few MB at a time, as Arrow columns.
 
-The result is the same as from ``find_db_items.read_record``, which reads one record at a time.  Here all records of the
-usual form become columns together (``find_db_index``), and only the others are read one by one.
-``tests/libraries/miopen/test_find_db.py`` checks that both ways give the same answers.
+The result is the same as from ``find_db_items.read_record``, which reads one record at a time.
 """
 
 from __future__ import annotations
@@ -142,9 +140,9 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
     """Read MIOpen's find-db, the file in which MIOpen keeps the fastest solvers. Several threads parse blocks of it.
 
-    Most lines of a block have the usual form. They are returned together, as a table of times (``measurements``) and a
-    table of convolutions (``convs``). Each other line of the block is returned separately.
+    Lines of the usual form give a table of times (``measurements``) and a table of convolutions (``convs``) per block.
     """
+    # ``tests/libraries/miopen/test_find_db.py`` checks that ``read_record`` gives the same answers.
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
         work = (pool.submit(_read, text, offset) for offset, text in _blocks(stream))

@@ -72,8 +72,7 @@ class FindDbFile(Collection[Row]):
     def first(self) -> dict[str, int]:
         """The number of the first line for each convolution in MIOpen's solver database.
 
-        A line begins with a text that describes the convolution.  This text is the key of the dictionary.  If several
-        lines describe the same convolution, the first one is meant.
+        The key is the text that describes the convolution.
         """
         return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
@@ -207,15 +206,15 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield the solver of each group of entries, and the numbers of the lines that contain the group.
+        """Yield the solver of each group of entries, and the numbers (from 1) of the lines that contain the group.
 
-        * The entries of a group have the same solver, algorithm and direction.
-        * The groups are sorted by their first line.  Line numbers begin with 1.
-        * ``usual`` tells for each line if it has the usual form.  Other lines are left out.
+        The entries of a group have the same solver, algorithm and direction.  ``usual`` tells for each line if it has
+        the usual form.  Other lines are left out.
         """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]
         cuts = np.flatnonzero(np.diff(self._place[order])) + 1
+        # The groups are sorted by their first line.
         for group in sorted(np.split(order, cuts), key=lambda x: x[:1].tolist()):
             if len(group):
                 lines = array("q", (self._index.line[group] + np.int64(1)).tobytes())

@@ -1,7 +1,7 @@
 """Find out where each record of a find-db (MIOpen's solver database) begins, and collect the numbers in it as columns.
 
-This is done only for records of the usual form, by a module in C that makes no Python object per record.  Without the
-module all records are read one by one.  The result is the same, but this takes about twenty times longer.
+A module in C does this for records of the usual form.  Without it all records are read one by one, which takes about
+twenty times longer.
 """
 
 from __future__ import annotations

@@ -124,22 +124,17 @@ def _algorithm(item: Item, target: Facts) -> str | None:
 
 
 def _thrown(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen cannot use a database entry because another entry of the same record is bad.
-
-    MIOpen converts the algorithms of all solvers of a record before it uses any of them. A bad algorithm makes it throw
-    an exception, so it can use no solver of the record.
-    """
+    """Return a message if MIOpen cannot use a database entry because another entry of the same record is bad."""
     if not item.thrown or item.thrown == item.text:
         return None
+    # MIOpen converts the algorithms of all solvers of a record before it uses any of them. A bad algorithm makes it
+    # throw an exception, so it can use no solver of the record.
     return f"MIOpen throws Bad algorithm because of another item of the record: {item.thrown[:80]!r}"
 
 
 def _us(text: str) -> float:
-    """Return the time that an entry of MIOpen's solver database states, in µs.
-
-    The text is read in the same way as C++'s ``operator>>`` reads a float: only the number at its start counts.  The
-    time is 0 if the text begins with no number.
-    """
+    """Return the time that an entry of MIOpen's solver database states, in µs.  0 if it states no number."""
+    # The text is read in the same way as C++'s ``operator>>`` reads a float: only the number at its start counts.
     match = _NUMBER.match(text)
     return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
 
@@ -274,9 +269,9 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 def read_record(text: str) -> Outcome:
     """Read one line of find-db, the file in which MIOpen keeps the fastest solvers of each convolution.
 
-    Returns the measured times of the solvers in this line. MIOpen ignores a line if an earlier line describes the same
-    convolution, but this is not checked here.
+    Returns the measured times of the solvers in this line.
     """
+    # MIOpen ignores a line if an earlier line describes the same convolution, but this is not checked here.
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
@@ -336,10 +331,9 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Check an entry of MIOpen's solver database quickly. True means that the entry alone is certainly valid.
+    """Check an entry of MIOpen's solver database quickly.  True means that the entry alone is certainly valid.
 
-    False means that the rules have to decide, which is slower.  The other entries of the line and of the file are not
-    looked at.
+    False means that the rules have to decide, which is slower.
     """
     if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
         return False

@@ -1,7 +1,6 @@
 """Check MIOpen's find-db (its database of the fastest solvers): does MIOpen use the file, and what is wrong in it?
 
-A row here is one solver in a line of the file (see ``find_db_items``).  The code that find-db and perf-db share is in
-``records``.
+A row here is one solver in a line of the file (see ``find_db_items``).
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _MOST = 10
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     """Warn about each line of MIOpen's solver database that MIOpen will overwrite.
 
-    If MIOpen can use no solver of a line, it searches again and overwrites the line.  A solver that logparse does not
-    know may exist in the target machine's MIOpen, so it is taken as usable.
+    MIOpen does so if it can use no solver of the line.
     """
     lost: dict[int, bool] = {}
     for row in rows:
+        # A solver that logparse does not know may exist in the target machine's MIOpen, so it is taken as usable.
         drops = any(breach.note.rule == "workspace" for breach in row.breaches)
         lost[row.line] = lost.get(row.line, True) and drops and not row.dead
     message = "MIOpen can use no solver of the record, so MIOpen searches again and overwrites the record"
@@ -71,9 +70,9 @@ def _overflows(data: bytes) -> Iterator[Note]:
 def _is_large(key: bytes) -> bool:
     """Return True if a convolution may have a tensor that is too large for 32-bit indices.
 
-    ``key`` is its key in MIOpen's solver database.  This function runs for every line of a file, so it does no more
-    than split the key and multiply its sizes.
+    ``key`` is its key in MIOpen's solver database.
     """
+    # This function runs for every line of a file, so it does no more than split the key and multiply its sizes.
     parts = key.split(b"-")
     axes = 2 if len(parts) > 3 and b"x" in parts[3] else 3
     try:
@@ -124,10 +123,10 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     """Read a find-db (MIOpen's solver database) as MIOpen on the target machine would, and return the usable solvers.
 
-    MIOpen uses the file only if its name is right.  If nothing is known about the target machine, every valid name is
-    accepted.  A byte order mark is read as part of the first key, because MIOpen does so.
+    If nothing is known about the target machine, every valid file name is accepted.
     """
     own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
+    # A byte order mark is read as part of the first key, because MIOpen does so.
     records = _convolutions(name, data)
     refusals = tuple(_refusals(name, target, holds=bool(records.strip())))
     certain, taken, why = db_names.taken(target, refusals)

@@ -1,8 +1,7 @@
 """Call MIOpen's C functions: describe a convolution, list the solvers that can compute it, and run them.
 
-MIOpen lists the solvers without a search (immediate mode), for all three directions.  The functions are called through
-ctypes.  Each returns a ``miopenStatus_t``.  Source of their signatures and structures: ROCm/MIOpen
-``include/miopen/miopen.h`` (LP64).
+MIOpen lists the solvers without a search (immediate mode).  Source of the functions' signatures and structures:
+ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).
 """
 
 from __future__ import annotations

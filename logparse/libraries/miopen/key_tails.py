@@ -1,8 +1,7 @@
 """Read the ends (tails) of find-db keys, for example ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``.
 
 A find-db is MIOpen's database of solvers.  A key's end states pads, strides, dilations, bias, layouts, types and
-direction.  A file has hundreds of thousands of keys, but only a few hundred different ends.  So ``problem_key`` reads
-each end once, and its fields become one row of a table.  The columns for many keys are then taken from these rows.
+direction.  A file has only a few hundred different ends, so each is read once.
 """
 
 from __future__ import annotations
@@ -70,13 +69,13 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 def _problem_of(tail: Tail) -> ConvProblem | None:
     """Parse the end of a key in MIOpen's solver database, and return a convolution with the fields that the end states.
 
-    All sizes of the convolution are 1, because the end of a key does not state the sizes.  Returns None if MIOpen has
-    no such key or spells the key differently, or if logparse cannot store such a convolution.
+    The end states no sizes, so all of them are 1.  Returns None if MIOpen has no such key.
     """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
     except ValueError:
         return None
+    # Keys that MIOpen spells differently, and convolutions that logparse cannot store, give None too.
     usual = problem_fault(problem) is None and str(key_of(problem)).endswith(f"-{tail[1]}")
     return problem if usual else None
 

@@ -209,13 +209,12 @@ def _measurement(
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
     """Read a line that MIOpen logs while it tries solvers in order to find the fastest one.
 
-    * A line with a solver's time gives a measurement.
-    * A line ``Selected`` names the fastest solver so far and its workspace in bytes, which is added to its measurement.
-    * Any other line gives None.
+    Returns None for a line with neither a solver's time nor the solver that was selected.
     """
     if function != "EvaluateInvokers":
         return None
     if match := _SELECTED.match(text):
+        # The line names the fastest solver so far and its workspace in bytes, which is added to its measurement.
         for place, one in enumerate(find.timed):
             if one.solution.id == match["solver"]:
                 find.timed[place] = replace(one, workspace_bytes=int(match["ws"]))

@@ -30,15 +30,13 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """Commands from a MIOpen log whose result, for example a time, has not been read yet.
-
-    A command describes a convolution. Either all commands in an object search for a solver, or none does. All have the
-    same direction.
+    """Commands from a MIOpen log, each for a convolution, whose result has not been read yet.
 
     * ``commands``: the line number and the convolution of each.
     * ``ended``: the number of results for which the command is unknown.
     """
 
+    # Either all commands in an object search for a solver, or none does. All have the same direction.
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
     ended: int = 0
 
@@ -50,11 +48,11 @@ class _Waiting:
     def end(self, problems: int) -> None:
         """Note that the result of one of the waiting commands was read.
 
-        A command describes a convolution. ``problems`` is the number of different convolutions in the commands. If it
-        is 1, the oldest command is removed. Otherwise it is unknown which one has ended, so all are removed when all
-        have ended.
+        ``problems`` is the number of different convolutions in the commands.
         """
         self.ended += 1
+        # If all commands are for one convolution, the oldest command is removed. Otherwise it is unknown which one has
+        # ended, so all are removed when all have ended.
         if problems == 1:
             self.commands.popleft()
             self.ended -= 1

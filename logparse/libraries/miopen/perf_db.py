@@ -95,12 +95,9 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if MIOpen's perf-db, its file of tuned parameters, has parameters to store for the wanted solver.
-
-    ``override`` names a convolution, the MIOpen solver that the user wants for it, and perhaps a second solver in
-    reserve. Tuned parameters of one of the two must be known.
-    """
+    """Return True if MIOpen's perf-db, its file of tuned parameters, has parameters to store for the wanted solver."""
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
+    # Parameters of the wanted solver or of the second solver in reserve must be known.
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
 
 
@@ -157,10 +154,10 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
     """Return the text under which MIOpen's perf-db (file of tuned parameters) stores a convolution.
 
-    ``override`` names the convolution and the solver that the user wants for it.  If the convolution was read from
-    MIOpen's find-db, the text is made from the one that MIOpen itself wrote there.  Otherwise it is made from the
-    convolution.
+    ``override`` names the convolution and the wanted solver.
     """
+    # If the convolution was read from MIOpen's find-db, the text is made from the one that MIOpen itself wrote there.
+    # Otherwise it is made from the convolution.
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))
     return key(override.problem, target)

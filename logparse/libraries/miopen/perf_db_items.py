@@ -1,7 +1,7 @@
 """Check the entries of a MIOpen perf-db (database of tuned parameters): does MIOpen read and use them?
 
-A perf-db does not choose a solver.  It holds the parameters with which a solver from the find-db runs.  Source:
-ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+A perf-db does not choose a solver.  Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``,
+``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 def _field(column: str, forward: bool) -> str:
     """Return the field of ``ConvProblem`` that a size in a key of MIOpen's tuned parameters states.
 
-    A key begins with the sizes of the input.  In the forward direction ``in_channels`` is the field ``c``.  In a
-    gradient's computation the input is the gradient of the output (dy), so ``in_channels`` is ``k``.
+    For example, ``in_channels`` is the field ``c``, or ``k`` if a gradient is computed.
     """
     named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
+    # A key begins with the sizes of the input. In a gradient's computation the input is the gradient of the output
+    # (dy).
     named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
     sizes = column.replace("in_", "" if forward else "out_") if column.startswith("in_") else column
     return named.get(column, sizes.replace("conv_stride", "stride").replace("fil_", "filter_"))
@@ -125,15 +126,12 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 
 
 def _crash(item: Item, target: Facts) -> str | None:
-    """Return a message if the tuned parameters in a database entry may crash MIOpen, which divides by some of them.
-
-    * MIOpen reads each parameter as ``strtol`` does, so a text without a number becomes 0, and the division fails.
-    * An empty text does not become 0.
-    * MIOpen reads no further parameters after a text without a number.
-    """
+    """Return a message if the tuned parameters in a database entry may crash MIOpen, which divides by some of them."""
     if not item.solver.endswith(_PADDED):
         return None
     for number, cell in enumerate(item.values[0].split(",")[:9], start=1):
+        # MIOpen reads each parameter as ``strtol`` does, so a text without a number becomes 0, but an empty text does
+        # not. MIOpen reads no further parameters after a text without a number.
         found = _NUMBER.match(cell)
         digits = found["digits"].lstrip("0") if found else ""
         if number >= 7 and cell and (not digits or (len(digits) < 19 and int(digits) % (1 << 32) == 0)):
@@ -217,11 +215,9 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """Read an entry of MIOpen's database of tuned parameters, which says that a solver is tuned but not how fast it is.
+    """Read an entry of MIOpen's database of tuned parameters as a measurement without a time.
 
-    * The result is a measurement without a time.
-    * Its status is ``skipped`` if MIOpen does not use the entry.
-    * An entry without a solver is a Reject.
+    Its status is ``skipped`` if MIOpen does not use the entry.  Returns a Reject if the entry names no solver.
     """
     why = why_unused(item, {}, RULES)
     if not item.solver:

@@ -53,10 +53,10 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     """Return the entries that MIOpen on the target machine takes from a perf-db (its database of tuned parameters).
 
-    MIOpen takes none if the file's name is for other machines.  If nothing is known about the target machine, every
-    valid file name is accepted.  A file about batch normalisations gives no entries.
+    If nothing is known about the target machine, every valid file name is accepted.
     """
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
+    # A file about batch normalisations gives no entries.
     found = tuple(items(_text(name, data), problem_from_perf_key, split))
     refusals = tuple(_refusals(name, target))
     certain, taken, why = db_names.taken(target, refusals)

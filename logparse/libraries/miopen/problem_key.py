@@ -68,10 +68,9 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 
 
 def split_types(text: str) -> list[str]:
-    """Split the text of the data types in a key of MIOpen's solver database into three types.
+    """Split the text of the data types in a key of MIOpen's solver database: first tensor, weights, second tensor.
 
-    The types belong to the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
-    ``FP16`` means that all three are equal.
+    ``INT8INT8FP32`` has three types.  ``FP16`` means that all three are equal.
     """
     three = _THREE_TYPES.fullmatch(text)
     return list(three.groups()) if three else [text] * 3
@@ -81,8 +80,7 @@ def split_types(text: str) -> list[str]:
 def read_tail(tail: str) -> dict[str, Any]:
     """Read the end of a key in MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
 
-    The end states all fields except the sizes.  The order of the tensors in it depends on the direction, but the result
-    names the fields of the input, the weights and the output.  Raises ValueError if the text is not the end of a key.
+    Returns all fields except the sizes.  Raises ValueError if the text is not the end of a key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
@@ -91,6 +89,7 @@ def read_tail(tail: str) -> dict[str, Any]:
     types = split_types(match["types"])
     casts = [match[name] or "none" for name in ("ci", "cw", "co")]
     direction = match["dir"]
+    # The order of the tensors in the key depends on the direction.
     roles = _ROLES if direction == "F" else tuple(reversed(_ROLES))
     fields: dict[str, Any] = {"direction": direction, "bias": int(match["bias"]), "mode": "convolution"}
     fields["groups"] = int(match["groups"] or 1)
@@ -103,8 +102,8 @@ def read_tail(tail: str) -> dict[str, Any]:
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
     """Return the names of the sizes at the beginning of a key in MIOpen's solver database, in the order of the key.
 
-    The names are in groups, each with the character (``-`` or ``x``) that joins its numbers.  If ``short_pad`` is True,
-    the key states no pad for the depth.
+    Each group of names has the character (``-`` or ``x``) that joins its numbers.  With ``short_pad`` the key states no
+    pad for the depth.
     """
     axes = "dhw"[3 - spatial :]
     ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))

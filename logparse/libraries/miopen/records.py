@@ -81,10 +81,9 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Split one line of a MIOpen database into its entries. There is one entry for each solver of the convolution.
+    """Split one line of a MIOpen database into its entries, one for each solver of the convolution.
 
-    * ``key`` is the description of the convolution, and ``payload`` is the rest of the line.
-    * ``number`` is the number of the line.
+    * ``key`` describes the convolution, and ``payload`` is the rest of the line.
     * ``first`` is the number of the first line about the same convolution.
     """
     seen: set[str] = set()
@@ -236,8 +235,8 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     """Make the function that checks whether MIOpen database files can be merged with each other.
 
-    The function returns ``[("name", name)]``, because only files with the same name are merged. It raises InputError if
-    MIOpen never looks for a user database of this ``kind`` under the name, or if the file is for fused operations.
+    It raises InputError if MIOpen never looks for a user database of this ``kind`` under the name, or if the file is
+    for fused operations.
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
@@ -250,6 +249,7 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
             raise InputError(
                 "the file has records of fusion plans, which cannot be merged; copy one of the files unchanged"
             )
+        # Only files with the same name are merged.
         return [("name", name)]
 
     return check

@@ -71,14 +71,12 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Return MIOpen's object for a convolution, and the solvers that MIOpen offers for it, by name.
-
-        The solvers are in the order of MIOpen's list.  If the user asked for an exhaustive search, a second process
-        finds more solvers.  They come last.
-        """
+        """Return MIOpen's object for a convolution, and the solvers that MIOpen offers for it, by name."""
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)
             named: dict[str, Offer] = {}
+            # The solvers are in the order of MIOpen's list. If the user asked for an exhaustive search, a second
+            # process finds more solvers, which come last.
             more = candidates(conv, self._place.device) if self._place.exhaustive else []
             for offer in [*convolution.offers(), *more]:
                 named.setdefault(SOLVERS.get(offer.id, f"id={offer.id}"), offer)

@@ -26,9 +26,10 @@ _SWITCHES = {"MIOPEN_DEBUG_DISABLE_FIND_DB": "1", "MIOPEN_DEBUG_ENABLE_AI_IMMED_
 def candidates(problem: ConvProblem, device: str) -> list[Offer]:
     """List every solver of MIOpen that can run a convolution.  A separate process asks MIOpen for the list.
 
-    The process needs some seconds to import PyTorch.  This matters little, because it takes minutes to build all the
-    solvers.  Raises RuntimeError if the process fails.
+    Raises RuntimeError if the process fails.
     """
+    # The process needs some seconds to import PyTorch. This matters little, because it takes minutes to build all the
+    # solvers.
     ended = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import main; main()", problem.text, device],
         stdout=subprocess.PIPE,

@@ -68,14 +68,14 @@ def recognise(head: Head) -> bool:
 def read_line(text: str) -> Outcome:
     """Read a log line in which a server says whether it found its tables of fused-MoE kernels.
 
-    The result is one message per table in the line.  A warning that the server uses its default configuration gives a
-    message even if it names no table.
+    Returns one message per table in the line.
     """
     names = _names(text)
     if not names:
         start = text.find("Using default MoE ")
         if start < 0:
             return FOREIGN
+        # A warning that the server uses its default configuration gives a message even if it names no table.
         return Outcome("message", [Message(category=CATEGORY, text=text[start : start + 300])])
     found = _FOUND.search(text) is not None and "not found" not in text
     what = FOUND if found else FALLBACK if "allback" in text else MISSING

@@ -218,14 +218,11 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 
 
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Parse the JSON text of a fused-MoE table. Return the errors, and the entries with their line numbers.
-
-    A file that is not a JSON object, has a byte order mark or is not UTF-8 is an error, because the server cannot read
-    it either.
-    """
+    """Parse the JSON text of a fused-MoE table. Return the errors, and the entries with their line numbers."""
     try:
         text = data.decode()
         found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
+    # A byte order mark, or a text that is not UTF-8, is an error too, because the server cannot read it either.
     except (ValueError, RecursionError) as error:
         message = f"the file is not JSON ({error}), so the server ends when it looks up the table"
         return [Note(None, "error", "json", message, _TUNE)], []
@@ -331,12 +328,12 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
     """Warn about a fused-MoE table whose entries are too far apart, or whose entries are mostly copies of each other.
 
-    There is one entry per number of tokens.  A server takes the nearest entry, even if it is far, and never the
-    default. For example, a table only had entries for up to 8 tokens.  It made a prefill of 2,048 tokens 2.35 % slower
-    (vllm-project/vllm#52192).
+    The table has one entry per number of tokens.
     """
     held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
+    # A server takes the nearest entry, even if it is far, and never the default. For example, a table that only had
+    # entries for up to 8 tokens made a prefill of 2,048 tokens 2.35 % slower (vllm-project/vllm#52192).
     far = [f"{low:,} to {high:,}" for low, high in pairwise(sizes) if held and high > _FAR * low]
     if far:
         message = (
@@ -379,8 +376,8 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Return which fused-MoE tables the servers looked for when they started, and which of them they found.
 
-    ``messages`` are pairs of function and text from the job's logs (see ``moe.config``).  The result maps the text of a
-    fused-MoE call to a report.
+    ``messages`` are pairs of function and text from the logs.  The result maps the text of a fused-MoE call to a
+    report.
     """
     out: dict[str, Report] = {}
     for table, text in messages:

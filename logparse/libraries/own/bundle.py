@@ -122,10 +122,10 @@ def _call(text: str, count: Any) -> Record:
 def _problem(text: str) -> Problem:
     """Parse the text of a matrix product or convolution in an exported file, for example ``gemm trans=T,N mnk=…``.
 
-    Raises ValueError if the parsed object would not be written as the same text again.  A damaged text may be readable
-    but give wrong fields.
+    Raises ValueError if the parsed object would not be written as the same text again.
     """
     problem = problem_from_text(text)
+    # A damaged text may be readable but give wrong fields.
     if problem.text != text:
         raise ValueError(f"{text[:80]!r} is not the text of a problem")
     return problem

@@ -28,15 +28,13 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file holds facts about a machine, such as its GPU.  ``logparse capture`` writes such files.
-
-    The file must be a flat JSON object whose first member has the name of a fact.  Any JSON object in a file named
-    ``facts.json`` is accepted too.
-    """
+    """Return True if a file holds facts about a machine, such as its GPU.  ``logparse capture`` writes such files."""
     begin = _BEGIN.match(head.data)
     if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):
         return False
     name = (begin["name"] or b"").decode()
+    # The first member of a flat JSON object must have the name of a fact. Any JSON object in a file named
+    # ``facts.json`` is accepted too.
     return name in FACTS or name.startswith("validator:") or head.name == FILE_NAME
 
 

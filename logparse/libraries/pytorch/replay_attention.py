@@ -1,7 +1,7 @@
 """Time attention in PyTorch: ``scaled_dot_product_attention`` on each of its backends.
 
-``Default`` is the backend to which the recorded operator belongs.  A gradient needs data from the forward pass, which a
-trace does not contain.  So a forward pass runs before each timing of a gradient.
+``Default`` is the backend to which the recorded operator belongs.  A forward pass runs before each timing of a
+gradient, because a trace does not contain its data.
 """
 
 from __future__ import annotations

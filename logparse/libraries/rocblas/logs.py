@@ -389,10 +389,9 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the part of a rocBLAS override row that identifies the matrix product: a text with commas.
+    """Return the part of a rocBLAS override row that identifies the matrix product, without the kernel's number.
 
-    An override row says which kernel to use.  The number of the kernel is not part of the text.  Returns None if a
-    value that rocBLAS compares is unknown.
+    Returns None if a value that rocBLAS compares is unknown.
     """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
@@ -416,16 +415,16 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the start of an override file's row that ``rocblas_sgemm`` and similar functions use for a product.
+    """Return the start of an override row (without the kernel) that ``rocblas_sgemm`` and similar functions use.
 
-    An override file is a list of kernels to use.  The kernel's number, which ends such a row, is not included.  The
-    strides in the row are 0.  Returns None if no such function computes the product, for example because of its types.
+    Returns None if no such function computes the product, for example because of its types.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None
     if gemm.a_type not in PRECISIONS.values():
         return None
     *sizes, a, d, compute = _key(gemm).split(",")
+    # The strides in such a row are 0.
     return ",".join((*sizes, "0", "0", "0", a, d, compute))
 
 

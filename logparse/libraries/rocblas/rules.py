@@ -49,24 +49,22 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 class OverrideRow:
     """One row of a rocBLAS override file (a user's list of kernels to use).
 
-    * ``cells`` are its values, split at the commas in the same way as by rocBLAS's kernel library Tensile
-      (``std::getline``).
-    * ``native`` is True if rocBLAS on the target machine accepts the numbers of its own kernels, which are negative, in
-      the file.  None means that this is unknown.
+    ``native`` is True if rocBLAS on the target machine accepts the negative numbers of its own kernels in the file, or
+    None if this is unknown.
     """
 
     line: int
+    # These are the row's values, split at the commas in the same way as by rocBLAS's kernel library Tensile
+    # (``std::getline``).
     cells: tuple[str, ...]
     native: bool | None = None
     time_us: float | None = None
 
     @cached_property
     def key(self) -> str:
-        """The part of this row that rocBLAS compares with a call, as one text.
+        """The part of this row that rocBLAS compares with a call, as one text (see the function ``key``).
 
-        The row is a line of a file with which a user chooses kernels. rocBLAS uses the row's kernel for calls with the
-        same text (see the function ``key``). The text is empty if Tensile, rocBLAS's kernel library, does not read the
-        row.
+        The text is empty if Tensile, rocBLAS's kernel library, does not read the row.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
@@ -296,8 +294,7 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 def key(problem: Problem, target: Facts) -> str | None:
     """Return the text by which rocBLAS finds the row of an override file for a matrix product.
 
-    The text consists of the values that rocBLAS's kernel library Tensile compares.  Returns None if a value is unknown,
-    or if rocBLAS cannot run ``problem``.
+    Returns None if a value that rocBLAS compares is unknown, or if rocBLAS cannot run ``problem``.
     """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
@@ -316,14 +313,13 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    In a file of chosen kernels, such products need a row with other strides. Returns a dictionary from the text of the
-    product to a ``Report``, which states this row without its kernel, and the reason. Strides of ``-`` mean that no row
-    can be found.
+    Returns a ``Report`` with the reason and the start of the row for this function, by the text of the product.
     """
     out = {}
     for function, call in messages:
         own = key(problem_from_text(call), reading.key_facts) if function in _FOUND else None
         if own is not None:
+            # Such products need a row with other strides. Strides of ``-`` mean that no row can be found.
             strides, why = _FOUND[function]
             cells = own.split(",")
             out[call] = Report(",".join((*cells[:10], *strides, *cells[13:])), None, why=why)

@@ -76,11 +76,8 @@ _BATCH = 100_000
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file is a database that rocprofv3 wrote (rocpd).
-
-    The file must be an sqlite file.  In addition, its schema must have tables of rocpd, or its file name must be the
-    one that rocprofv3 uses.  The name is needed for a merged file, because its schema may not be among the first bytes.
-    """
+    """Return True if a file is a database that rocprofv3 wrote (rocpd)."""
+    # The name is needed for a merged file, because its schema may not be among the first bytes.
     named = head.name.endswith("_results.db")
     return head.data.startswith(b"SQLite format 3\0") and (b"rocpd_" in head.data or named)
 

@@ -67,15 +67,13 @@ _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """Reads what Tensile (the kernel library of rocBLAS and hipBLASLt) prints about each kernel that it launches.
-
-    A product that is split along K takes two kernels, and the second one adds up the slices.  The reader keeps the
-    product of the first kernel until the second one follows.
-    """
+    """Reads what Tensile (the kernel library of rocBLAS and hipBLASLt) prints about each kernel that it launches."""
 
     def __init__(self) -> None:
         self._name, self._complete = "", False
         self._arguments: dict[str, str] = {}
+        # A product that is split along K takes two kernels, and the second one adds up the slices. The product of the
+        # first kernel is kept here until the second one follows.
         self._split: tuple[str, dict[str, str]] | None = None
 
     @property
@@ -108,11 +106,11 @@ class _Reader:
     def _call(self) -> Call | None:
         """Return the matrix product that a kernel launch computes, or None as long as arguments are missing.
 
-        A launch is logged in several lines, one for each argument. So the product is known only after the last line. If
-        a second kernel adds up partial results, its launch must have been read, too.
+        If a second kernel adds up partial results, its launch must have been read, too.
         """
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
+        # A launch is logged in several lines, one for each argument.
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
             return None
         self._complete = True

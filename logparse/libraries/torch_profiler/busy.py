@@ -125,9 +125,7 @@ def busy(
 ) -> Iterator[Fact | Reject]:
     """Yield figures about how busy the GPU was during the profiled steps, for example ``gpu_busy_us``.
 
-    * If no kernel ran, only the time of copies is yielded.
-    * If the kernels' time stamps are too far apart, one of them must be wrong.  Then only an error is yielded.
-    * ``why`` gets the idle times of each GPU, and yields figures about their causes.
+    ``why`` gets the idle times of each GPU, and yields figures about their causes.
     """
     early = before(kernels)
     inside = ~early if kernels.searched is None else ~early & ~kernels.searched
@@ -137,6 +135,7 @@ def busy(
             ended = (kernels.start + kernels.us)[early]
             begin = min(begin, max(marked.begin, ended.max())) if len(ended) else min(begin, marked.begin)
         end = max(end, end if marked.end is None else marked.end)
+        # Time stamps that are so far apart cannot all be right, so only an error is yielded.
         if end - begin > MOST_US:
             yield Reject(f"the kernels' time stamps are up to {end - begin:.3g} µs apart, so one of them is wrong")
             return
@@ -183,8 +182,7 @@ def _gaps(
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
     """Yield a record for each communication kernel (such as an all-reduce), in the order in which the kernels began.
 
-    * It states how long the kernel ran, and for how long of this time no other kernel ran on its GPU.
-    * ``groups`` maps the index of a kernel to the ranks that take part.
+    ``groups`` maps the index of a kernel to the ranks that take part.
     """
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
     for device in np.unique(kernels.device[talks]).tolist():
@@ -193,6 +191,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
         found = np.flatnonzero(mine & talks)
         for i in found[np.argsort(kernels.start[found], kind="stable")].tolist():
             ends = np.array([kernels.start[i], kernels.start[i] + kernels.us[i]])
+            # The time in which no other kernel ran on the GPU is recorded too.
             begun, ended = computes.until(ends)
             yield Collective(
                 kernel=names[int(kernels.name[i])],

@@ -34,8 +34,7 @@ class Places:
 def _ints(text: str, count: int) -> list[int]:
     """Parse a list of numbers such as ``[1, 1]``, as a trace prints it in the field ``Concrete Inputs``.
 
-    If the list has one number, the number is repeated for every dimension.  Raises ValueError if the text is not such a
-    list.
+    A single number is repeated for each of the ``count`` dimensions.  Raises ValueError if the text is not such a list.
     """
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(f"{text[:80]!r} is not a list")
@@ -50,11 +49,11 @@ def _ints(text: str, count: int) -> list[int]:
 def _layout(tensor: tuple[list[int], list[int]]) -> str:
     """Return the memory layout (NCHW or NHWC) of a tensor with these sizes and strides.
 
-    If the strides fit both, PyTorch's own rule decides (``c10/core/MemoryFormat.h``).  A view with gaps gets the layout
-    in which PyTorch copies it, because libraries get tensors without gaps.
+    If both fit, PyTorch's own rule decides (``c10/core/MemoryFormat.h``).
     """
     dims, strides = tensor
     plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
+    # A view with gaps gets the layout in which PyTorch copies it, because libraries get tensors without gaps.
     least = 0
     for i in (1, *range(len(dims) - 1, 1, -1), 0):
         if strides[i] < least or (i == 0 and least == strides[1]):
@@ -68,8 +67,7 @@ def _convolution(
 ) -> tuple[dict[str, Any], bool]:
     """Return the convolution that the library computes for an operator, and True if the operator is transposed.
 
-    The fields describe the forward convolution.  A transposed convolution is computed as the input gradient of an
-    ordinary one, whose output is the input of the transposed one.
+    The fields describe the forward convolution.
     """
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
@@ -91,6 +89,8 @@ def _convolution(
         )
     else:
         out = [(i + 2 * p - r - 1) // s + 1 for i, p, r, s in zip(dims[2:], padding, reach, stride, strict=True)]
+    # A transposed convolution is computed as the input gradient of an ordinary one, whose output is the input of the
+    # transposed one.
     inner, outer = (out, dims[2:]) if transposed else (dims[2:], out)
     c, k = (weights[1] * groups, weights[0]) if transposed else (dims[1], weights[0])
     if one_d:  # PyTorch runs a 1-D convolution as 2-D with height 1
@@ -136,12 +136,13 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
     """Return a function that reads a forward convolution from the recorded inputs of an operator.
 
     * ``at`` states the positions of the inputs.
-    * ``backend`` is given for the operator of one library, such as ``aten::cudnn_convolution``.  Its inputs already
-      have the library's layout, unless the operator is fused with a bias and an activation.
+    * ``backend`` is the library of the operator, for example of ``aten::cudnn_convolution``.
     """
 
     def read(x: Inputs) -> Operation:
         values, _ = _convolution(x, at, 0, 1, None)
+        # The inputs of a library's operator already have its layout, unless the operator is fused with a bias and an
+        # activation.
         layouts = _layouts(x, 0, 1, backend, packed=not at.fused)
         return Operation((ConvProblem(direction="F", **values, **layouts),))
 
@@ -151,14 +152,14 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 def forward_transposed(at: Places, backend: Backend) -> Reader:
     """Return a function that reads a transposed convolution from the recorded inputs of a backend's operator.
 
-    For example, the operator is ``aten::miopen_convolution_transpose``.  Its inputs do not include the output.  So the
-    size of the output is computed from the other inputs, among them ``output_padding``, which comes just before
-    ``stride``.
+    For example, the operator is ``aten::miopen_convolution_transpose``.
     """
 
     def read(x: Inputs) -> Operation:
         dims, weights = x.tensor(0)[0], x.tensor(1)[0]
         spatial = len(dims) - 2
+        # The inputs do not include the output, so its size is computed from the others. The input ``output_padding``
+        # comes just before ``stride``.
         extra = _ints(x.value(at.stride - 1), spatial)
         numbers = [_ints(x.value(i), spatial) for i in (at.stride, at.padding, at.dilation)]
         out = [

@@ -116,10 +116,10 @@ def _sizes(dims: object) -> bool:
 class Kernels:
     """The kernels of a trace, as arrays with one element per kernel.
 
-    * ``start`` and ``us`` are the kernel's start and duration in µs.
-    * ``problem`` is the index of the matrix product or convolution that the kernel computes, or -1.
-    * ``step`` is the index of the elementwise operator that the kernel computes, or -1.
-    * ``tanh`` is True if the kernel computes GELU by its tanh approximation.
+    * ``start``, ``us``: the kernel's start and duration in µs.
+    * ``problem``: the index of the matrix product or convolution that it computes, or -1.
+    * ``step``: the index of the elementwise operator that it computes, or -1.
+    * ``tanh``: True if it computes GELU by the tanh approximation.
     """
 
     start: npt.NDArray[np.float64]
@@ -132,10 +132,9 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """Find elementwise operators right after a matrix product, which the product's own kernel could compute too.
+    """Find elementwise operators right after a matrix product, such as a bias, which its own kernel could compute too.
 
-    For example, a kernel may add a bias to its result.  Returns one fact for each product and each sequence of
-    operators after it, in the order in which they first ran.
+    Returns one fact for each product and each sequence of operators after it, in the order in which they first ran.
     """
     if not steps or not len(kernels.us):
         return []

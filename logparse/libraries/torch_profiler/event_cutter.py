@@ -82,8 +82,7 @@ class Batch:
     def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
         """Parse the events of a block one by one, so that one damaged event does not make the whole block unreadable.
 
-        Yields for each event its number in the block, the event, and a reason.  For a damaged event the event is None,
-        and the reason says why it could not be parsed.
+        Yields each event with its number in the block, or None and the reason for a damaged event.
         """
         i = 0
         while i < len(self.bodies):
@@ -94,9 +93,10 @@ class Batch:
     def joined(self, i: int, count: int) -> bytes:
         """Return the text of ``count`` neighbouring pieces of a trace as one text, beginning with piece ``i``.
 
-        A block of a trace file was cut into pieces at the ends of events.  An event that was cut by mistake is put
-        together again here.  The characters between the pieces are included.
+        The characters between the pieces are included.
         """
+        # A block of a trace file was cut into pieces at the ends of events. This puts together an event that was cut by
+        # mistake.
         if not self._places:
             return _KINETO_CUT.join(self.bodies[i : i + count])
         last = i + count - 1
@@ -214,15 +214,13 @@ class TraceEvents:
                 return
 
     def _any(self) -> Iterator[Batch]:
-        """Yield the events of a trace file in blocks. Line breaks and blanks may be anywhere in the file.
-
-        An event may begin in one block and end in the next one.  So the last pieces of a block are kept for the next
-        one.
-        """
+        """Yield the events of a trace file in blocks. Line breaks and blanks may be anywhere in the file."""
         while True:
             cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))
             cuts = cuts if len(cuts) > _JOINED else list(_ANY_CUT.finditer(self._buffer))
             if len(cuts) > _JOINED:
+                # An event may begin in one block and end in the next one. So the last pieces of a block are kept for
+                # the next one.
                 keep = cuts[-_JOINED]
                 yield Batch(self._at, self._buffer[: keep.start()], _ANY_CUT)
                 self._drop(keep.end())
@@ -262,11 +260,11 @@ def _damaged(reason: str, offset: int, length: int) -> Outcome:
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
-    """Find the end of the trace event that begins at ``start``.
+    """Find the end of the trace event that begins at ``start``, even if the event is damaged.
 
-    Returns the event's text and the offset behind its closing brace. The text is None if the end of the event is
-    missing. The end is found by counting braces outside of strings, so damaged events are returned too.
+    Returns the event's text, or None if its end is missing, and the offset behind its closing brace.
     """
+    # Only braces outside of strings are counted.
     depth = 1
     for token in _TOKEN.finditer(buffer, start):
         if token[0] == b"{":
@@ -284,10 +282,7 @@ _TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
     """Parse the event of a trace that begins with piece ``i`` of the cut text.
 
-    The text was cut at places that look like the end of an event.  If a place was inside a string or object, the piece
-    is joined with the next ones.
-
-    Returns the event, the number of pieces, and an empty reason.  For a damaged event it returns None, 1 and the
+    Returns the event, the number of its pieces, and an empty text.  For a damaged event it returns None, 1 and the
     reason.
     """
     bodies = batch.bodies
@@ -298,6 +293,8 @@ def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
             value = loads(b"{" + text + b"}")
         except ValueError as error:
             reason = reason or str(error)
+            # The text was cut at places that look like the end of an event. If a place was inside a string or object,
+            # the piece is joined with the next one.
             within = text.count(b"{") > text.count(b"}") or "Unterminated string" in str(error)
             if i + count >= len(bodies) or not within:
                 break

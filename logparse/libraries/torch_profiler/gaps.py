@@ -121,8 +121,8 @@ class HostTime:
     def above(self, begin: float, end: float) -> dict[str, str]:
         """Tell what the CPU was doing while the GPU was idle from ``begin`` to ``end``.
 
-        Returns the names of the outermost operator, the longest runtime call and the innermost annotation.  Each of
-        them is returned only if it covers at least half of the time.
+        Returns the names of the outermost operator, the longest runtime call and the innermost annotation, if they
+        cover at least half of the time.
         """
         columns, half = self._columns, _HALF * (end - begin)
         out = {}

@@ -68,8 +68,7 @@ _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECAS
 class Split(NamedTuple):
     """Where the kernels of a convolution's backward pass are split into the kernels of its two gradients.
 
-    ``second`` is the index of the first kernel of the second gradient.  The second gradient is the weight gradient, or
-    the input gradient if ``weights_first`` is True.
+    ``second`` is the index of the first kernel of the weight gradient, or of the input gradient if ``weights_first``.
     """
 
     second: int
@@ -79,8 +78,7 @@ class Split(NamedTuple):
 def split(kernels: Sequence[str]) -> Split | None:
     """Find out which kernels of a convolution's backward pass compute which of the two gradients.
 
-    ``kernels`` are the kernels' names in order of time.  Returns where the second gradient begins: it is the weight
-    gradient or the input gradient.  Returns None if one of the gradients has no main kernel of its own.
+    ``kernels`` are names in order of time.  Returns None if one gradient has no main kernel of its own.
     """
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):
@@ -95,9 +93,9 @@ def split(kernels: Sequence[str]) -> Split | None:
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
     """Find the last kernel that computes the input gradient, and the first one that computes the weight gradient.
 
-    Returns the positions of both in the list of kernels.  Kernels that only prepare or convert data are ignored.
-    Returns None if the two gradients cannot be separated.
+    Returns the positions of both, or None if the two gradients cannot be separated.
     """
+    # Kernels that only prepare or convert data are ignored.
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)
     added = roles.find("w")
@@ -112,26 +110,22 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
-    """Guess which kernels compute the second gradient of a backward pass, if no kernel's name shows it.
+    """Guess the positions of the kernels that compute the second gradient, if no kernel's name shows it.
 
-    Returns the positions of the kernels:
-
-    * If the kernels form two groups of equal names, they are the second group.
-    * If there are only two kernels, the second one is taken.
-    * Otherwise the list is empty.
+    Returns an empty list if there is no good guess.
     """
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
+    # Two groups of equal names are taken as two gradients, and so are two kernels.
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
 
 
 def _between(roles: str, before: str) -> int:
-    """A convolution computes two gradients. Return how many helper kernels between them belong to the first one.
-
-    A helper kernel prepares or converts data. The input gradient comes first, then the weight gradient.
+    """Return how many helper kernels between two gradients of a convolution belong to the first one (input gradient).
 
     * ``roles``: a letter for each helper between the two main kernels (see ``_role``).
     * ``before``: the letters of the helpers before the first main kernel.
     """
+    # A helper kernel prepares or converts data.
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
     return clear + int("t" in before and "t" in rest[clear:])

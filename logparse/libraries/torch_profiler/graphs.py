@@ -83,13 +83,14 @@ _MOST_LACKING = 1.01
 class Capture:
     """A captured CUDA graph, described by the list of its kernels.
 
-    * ``names`` holds the index of each kernel's name.  It is empty if the launches do not name the kernels.
-    * ``kinds`` holds the index of the operator, with its inputs, that launched each kernel.
-    * ``operators`` numbers the operators of this graph from 0.  So the graphs of equal layers are equal.
+    * ``names``: the index of each kernel's name. Empty if the launches do not name the kernels.
+    * ``kinds``: the index of the operator, with its inputs, that launched each kernel.
+    * ``operators``: the number of this operator within the graph.
     """
 
     names: tuple[int, ...]
     kinds: tuple[int, ...]
+    # The numbers begin at 0 in each graph, so the graphs of equal layers are equal.
     operators: tuple[int, ...]
 
     def has(self, names: tuple[int, ...]) -> bool:
@@ -144,9 +145,10 @@ def join(
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
     """Assign the kernels of a CUDA graph that ran again to the operators that launched them during the capture.
 
-    While a graph runs, the trace contains its kernels, but no operators.  So the captured operators are added to the
-    trace's columns once more, and ``found`` gets the operator's number for each kernel.
+    ``found`` gets the operator's number for each kernel.
     """
+    # While a graph runs, the trace contains its kernels, but no operators. So the captured operators are added to the
+    # trace's columns once more.
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
     for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
@@ -173,11 +175,12 @@ class _Captures:
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
         """Find out which captured CUDA graph ran, from the names of the kernels that were executed.
 
-        If the trace notes which graph it was (``mark``), no other graph is returned. Returns None if no graph has these
-        kernels, or if several different graphs have them.
+        ``mark`` is the graph that the trace notes.  Returns None if no graph has these kernels, or several different
+        ones.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass
+        # If the trace notes which graph it was, no other graph is returned.
         if mark in self._marked:
             return _only({x for x in (self._marked[mark],) if self._fits(x, names)})
         while names not in self._found:
@@ -266,17 +269,16 @@ def _has_captures(source: Source) -> bool:
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
     """Return True if a trace only shows how a CUDA graph was captured, and not the job's work.
 
-    The header may state it.  Otherwise two conditions must be met:
-
-    * The trace replays no graph.
-    * More kernels were captured than ran, or all kernels ran within an annotation of the capture, or most kernels ran
-      for a warm-up (``_warm_up``).
+    The header may say so.  Otherwise the trace must replay no graph, and its kernels must belong to the capture or its
+    warm-up.
     """
     if GRAPH in header:
         return True
     if not columns.captures or any(LAUNCH.match(columns.names[name]) for name in set(columns.call_name)):
         return False
     kinds = [kind for each in captures_of(columns) for kind in each.kinds]
+    # It is a capture if more kernels were captured than ran, or if most kernels ran for a warm-up, or if all ran within
+    # an annotation of the capture.
     if not kinds or len(kinds) > len(columns.kernel_id) or _warm_up(columns, frozenset(kinds)):
         return bool(kinds)
     named = {i for i in set(columns.annotation_name) if _NAMED.match(columns.names[i])}
@@ -288,11 +290,12 @@ def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
 def _warm_up(columns: Columns, kinds: Collection[int]) -> bool:
     """Return True if most kernels of a trace ran for a warm-up before a capture, and no step is marked.
 
-    Engines run a model once or twice before they capture it. SGLang does so before each capture. Such a kernel begins
-    before the end of the last capture, and belongs to an operator whose kind was captured (``kinds``).
+    ``kinds`` are the operators that were captured.
     """
     if any(MARK.match(name) for name, *_ in columns.marks) or columns.steps_begin is not None:
         return False
+    # Engines run a model once or twice before they capture it. SGLang does so before each capture. Such a kernel begins
+    # before the end of the last capture, and belongs to an operator whose kind was captured.
     last = max((end for _, end in captured(columns)), default=-math.inf)
     mine = {id for id, kind in zip(columns.op_id, columns.op_kind, strict=True) if kind in kinds}
     rows = zip(columns.kernel_id, columns.kernel_start, strict=True)

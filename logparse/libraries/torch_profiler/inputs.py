@@ -25,9 +25,8 @@ UNREAD = (
 class Operation:
     """The matrix product or convolution that one operator computes.
 
-    The backward pass of a convolution may compute two gradients.  Then ``problems`` holds one convolution for each of
-    them, in the order in which PyTorch computes them (input gradient first).  ``whole`` is one convolution for both
-    together.  It is missing (None) if ``ConvProblem`` cannot express this.
+    * ``problems``: one convolution for each gradient of a backward pass, the input gradient first.
+    * ``whole``: one convolution for both gradients, or None if ``ConvProblem`` cannot express it.
     """
 
     problems: tuple[Problem, ...]
@@ -38,13 +37,13 @@ class Operation:
 class Inputs:
     """The recorded inputs of an operator in a trace: for each input its size, strides, C++ type and value.
 
-    A value is a text, which is empty for a tensor.  ``backend`` is the library that computes convolutions on the
-    trace's GPU, or None if the trace does not name it.
+    ``backend`` is the library that computes convolutions on the trace's GPU, or None if it is unknown.
     """
 
     dims: Sequence[Any]
     strides: Sequence[Any]
     types: Sequence[Any]
+    # A value is a text, which is empty for a tensor.
     values: Sequence[Any]
     backend: Backend | None = None
 

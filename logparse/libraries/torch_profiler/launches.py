@@ -51,10 +51,9 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """Return which captured CUDA graph ran at each launch of a graph, as the header of the trace lists them.
+    """Return which captured CUDA graph ran at each launch of a graph, by the correlation number of the launch.
 
-    The key of a launch is its correlation number. ``marks`` lists the graphs in the order of their launches.  If the
-    list is longer or shorter than the number of launches, the result is empty.
+    ``marks`` lists the graphs in the order of their launches.  If its length differs, the result is empty.
     """
     if not isinstance(marks, list) or len(marks) != len(graphs):
         return {}

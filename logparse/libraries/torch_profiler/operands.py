@@ -1,7 +1,6 @@
 """Read the inputs of operators that no math library computes: batch norm, pooling, elementwise, copies and so on.
 
-The inputs are kept exactly as in the trace, so that a replay can call the same operator on tensors of equal sizes,
-strides and types.  A trace does not record the type of the tensors in a list.  This type is written as ``?``.
+The inputs are kept exactly as in the trace, for a replay.  The type of tensors in a list is unknown, so it is ``?``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
     * ``calls``: the kernels' names in each call of one operator with the same inputs, in order of time.
     * ``backward``: True if a call computes two gradients.
 
-    Returns the positions of such kernels for each call that has some.
+    Returns the positions of such kernels, by call.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)
@@ -58,11 +58,11 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 
 
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
-    """Find the kernels of a usual call among the kernels of a call that searched for a solver first.
+    """Find the kernels of a usual call (``usual``) among the kernels of a call that searched for a solver first.
 
-    ``usual`` are the names of the kernels in a usual call.  They come in the same order at the end of the searching
-    call, perhaps with other kernels between them.  Returns their positions, or an empty set if one of them is missing.
+    Returns their positions, or an empty set if one of them is missing.
     """
+    # They come in the same order at the end of the searching call, perhaps with other kernels between them.
     places, at = [], len(call)
     for name in reversed(usual):
         at = next((i for i in range(at - 1, -1, -1) if call[i] == name), -1)

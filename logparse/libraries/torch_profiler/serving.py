@@ -101,11 +101,9 @@ def _plain(x: Inputs, at: Product) -> Operation:
 
 
 def _out_type(x: Inputs, at: Product) -> str | None:
-    """Return the data type of a matrix product's result, or None if it is unknown.
-
-    It is the type of the output tensor, or the type that an argument names.  If the call has neither, it is the type of
-    the input, unless the input has 8 bits or fewer.
-    """
+    """Return the data type of a matrix product's result, or None if it is unknown."""
+    # It is the type of the output tensor, or the type that an argument names. If the call has neither, it is the type
+    # of the input, unless the input has 8 bits or fewer.
     if at.out is not None:
         return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None
     if at.out_type is not None and x.value(at.out_type):

@@ -137,8 +137,7 @@ Floats = npt.NDArray[np.float64]
 class KernelIdentity(NamedTuple):
     """The name of a kernel, its operator and its work. Kernels that agree in all three are the same kernel.
 
-    ``problem`` is the text of the matrix product or convolution.  For other kernels it is the text of the operator with
-    its inputs.  Unknown parts are empty.
+    ``problem`` is the text of the matrix product or convolution, or else of the operator with its inputs.
     """
 
     op: str
@@ -151,10 +150,7 @@ def timeline(
 ) -> pa.Table:
     """Collect from a trace everything that is needed to simulate a step of the job.  Return it as a table with one row.
 
-    * ``identities`` lists the different kernels.
-    * ``places`` tells for each launched kernel which of them it is.
-
-    Damaged events, and events that lack a needed field, are left out.
+    ``identities`` lists the different kernels.  ``places`` tells for each launched kernel which of them it is.
     """
     # Damaged events are left out, and so are events that lack a needed field.  The counts of events in a read trace
     # follow the same rule.
@@ -191,13 +187,13 @@ def timeline(
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
     """Return everything that ran on the GPUs (kernels, copies and fills), as columns in the order of the file.
 
-    The second result lists the groups of ranks that exchange data.  The column ``ranks`` holds the position of a
-    communication kernel's group in this list, and -1 for other kernels.
+    The second result lists the groups of ranks that exchange data.
     """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
     talking = talks[np.array(columns.kernel_name, dtype=np.int64)] if len(start) else np.zeros(0, dtype=bool)
     groups: dict[str, int] = {}
+    # This column holds the position of a communication kernel's group in the list, and -1 for other kernels.
     ranks = np.full(len(start), -1, dtype=np.int64)
     for kernel in np.flatnonzero(talking).tolist():
         ranks[kernel] = groups.setdefault(columns.kernel_group.get(kernel, ""), len(groups))
@@ -237,11 +233,7 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
 
 
 def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int, Floats]]:
-    """Return what the threads of the host did: the operators of the backward pass, and the times of all events.
-
-    * An operator is given as its start, end and thread.
-    * The times of a thread's events show when it was active.  They are the starts of the events.
-    """
+    """Return the operators of the backward pass (start, end, thread), and when each thread of the host was active."""
     start, us = np.array(columns.op_start), np.array(columns.op_us)
     call_start, call_us = np.array(columns.call_start), np.array(columns.call_us)
     names = [columns.names[name] for name, _, _ in columns.kinds]
@@ -254,6 +246,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
     thread = np.array(columns.op_thread, dtype=np.int64)
     threads = np.r_[thread[timed], np.array(columns.call_thread, dtype=np.int64)[called]]
     at = np.r_[start[timed], call_start[called]]
+    # The starts of a thread's events show when it was active.
     activity = {one: at[threads == one] for one in np.unique(threads).tolist()}
     mine = np.flatnonzero(timed & nodes[kind]) if len(kind) else np.empty(0, dtype=np.int64)
     backward = zip(start[mine].tolist(), (start + us)[mine].tolist(), thread[mine].tolist(), strict=True)
@@ -272,7 +265,7 @@ def _marks(
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
     """Find the times of the job's steps, and the times in which a thread loaded or waited for a batch of data.
 
-    Returns the begin and end of each step by its number, the loads of batches, and the thread that marks the steps.
+    Returns the steps by number, the loads, and the thread that marks the steps.
     """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []
@@ -295,13 +288,14 @@ def _marks(
 def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
     """Find the steps that a serving engine (vLLM, SGLang) marked, sorted by their beginning.
 
-    A step is returned as its beginning, end (µs) and thread.  The engines mark a step and also its parts.  So if a mark
-    lies within another mark, only the outer mark is a step.
+    A step is returned as its beginning, end (µs) and thread.
     """
     marks = [x for x in columns.marks if (found := MARK.match(x[0])) and found[3] and x[2] > 0]
     out: list[tuple[float, float, int]] = []
     ends: dict[int, float] = {}
     for _, start, us, thread in sorted(marks, key=lambda x: (x[1], -x[2])):
+        # The engines mark a step and also its parts. So if a mark lies within another mark, only the outer mark is a
+        # step.
         if start >= ends.get(thread, -math.inf):
             out.append((start, start + us, thread))
             ends[thread] = start + us

@@ -89,13 +89,13 @@ class CacheRow:
     """One row of TransformerEngine's cache file of kernels.
 
     * ``line`` is its line number, counted from 1.
-    * ``cells`` has all 22 columns.  A file of an older build lacks some.  Their cells hold the value that all calls of
-      such a build have.
+    * ``cells`` has all 22 columns.
     * ``complete`` is False if the row has fewer values than the file has columns.
     """
 
     line: int
     text: str
+    # A file of an older build lacks some columns. Their cells hold the value that all calls of such a build have.
     cells: Mapping[str, str]
     complete: bool
     time_us: float | None = field(default=None, init=False)

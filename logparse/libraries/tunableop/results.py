@@ -135,16 +135,15 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Add a line of a TunableOp results file, and yield each row in it.
+        """Add a line of a TunableOp results file, and yield each row in it: position, text and parsed row.
 
-        A line has several rows if a line end is missing, and none if it is a line ``Validator,…``. Each result is the
-        row's position in the line (in characters), its text and the parsed row, or None if the text has fewer than
-        three values.
+        The position is in characters.  A text with fewer than three values has None as the parsed row.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:
             self.validators[cells[1]] = cells[2]
             return
+        # A line has several rows if a line end is missing.
         for start, text in pieces(line):
             found = row(text, number, glued=start > 0)
             if found is not None and not found.glued:

@@ -268,10 +268,11 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 def not_in_this_build(key: str, facts: Facts) -> str | None:
     """Explain why this PyTorch build never uses a row of a TunableOp results file.  Return None if it may use the row.
 
-    ``key`` is the part of the row that describes the matrix product.  For example, PyTorch before 2.7 describes
-    products without leading dimensions, so it never finds a row that states them.
+    ``key`` is the part of the row that describes the matrix product.
     """
     row, context = results.row(f"{key},Default", 0), Context(facts)
+    # For example, PyTorch before 2.7 describes products without leading dimensions, so it never finds a row that states
+    # them.
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
 
 
@@ -281,12 +282,12 @@ def not_in_this_build(key: str, facts: Facts) -> str | None:
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
     """Return what two TunableOp results files must have in common before they are merged: versions and device.
 
-    The lines ``Validator,…`` of the file state them.  One more pair holds the names of all validators, because PyTorch
-    compares whole sets of them.  Raises InputError if the file has no validators.
+    Raises InputError if the file has no lines ``Validator,…``, which state them.
     """
     found = split(data).validators
     if not found:
         raise InputError("the file has no Validator lines, so it is unknown which PyTorch version wrote its rows")
+    # The last pair holds the names of all validators, because PyTorch compares whole sets of them.
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
 
 

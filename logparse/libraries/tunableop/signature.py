@@ -289,11 +289,11 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
     """Find out how the PyTorch of a given machine describes matrix products in its TunableOp results files.
 
-    For example, PyTorch before 2.7 omits leading dimensions. The version is used only if no results file of the machine
-    has shown this (``tunableop_keys``), because ROCm's own builds contain features of later versions. Returns None if
-    neither is known.
+    For example, PyTorch before 2.7 omits leading dimensions.  Returns None if this is unknown.
     """
     torch = torch_version(facts)
+    # A results file of the machine shows this better than the version, because ROCm's own builds contain features of
+    # later versions.
     leading_dims = {"ld": True, "no-ld": False}.get(facts.get("tunableop_keys", ""))
     if leading_dims is None:
         if torch is None:
@@ -310,15 +310,13 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
     """Return the text by which PyTorch's TunableOp finds a matrix product on the target machine: ``op_sig,param_sig``.
 
-    It depends on PyTorch's version and the GPU architecture.  Returns None in these cases:
-
-    * PyTorch has no key for such a product.
-    * It is unknown how the target's PyTorch spells keys.
-    * A field of the key is unknown (see :func:`missing`).
+    Returns None if PyTorch has no key for such a product, or if a field (see :func:`missing`) or its spelling is
+    unknown.
     """
     how = dialect(facts)
     if how is None or missing(gemm, how) or not isinstance(gemm, GemmProblem):
         return None
+    # The text depends on PyTorch's version and the GPU architecture.
     letters = f"{gemm.trans_a}{gemm.trans_b}"
     sizes = {name: str(_field(gemm, name)) for name in _SIZES}
     params = f"{letters.lower()}_{sizes['m']}_{sizes['n']}_{sizes['k']}"

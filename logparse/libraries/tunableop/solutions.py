@@ -75,8 +75,7 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
 def why_no_candidate(given: Solution, problem: Problem) -> str | None:
     """Explain why no version of TunableOp tries this kernel for this product.  Return None if a version may try it.
 
-    For example, TunableOp tries no rocBLAS kernel for a product with bias or with scaled operands, and no hipBLASLt
-    kernel for complex types.
+    For example, TunableOp tries no hipBLASLt kernel for complex types.
     """
     if not isinstance(problem, GemmProblem):
         return "not a GEMM"
@@ -98,13 +97,11 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
     """Return the number that hipBLASLt itself has for one of its kernels, if rocBLAS lists the kernel.
 
-    Returns None if the kernel is not from hipBLASLt, or if this is unknown.
-
-    * In rocBLAS 5 (ROCm 7) a positive number r means hipBLASLt's kernel r - 1.
-    * rocBLAS 4 also gives positive numbers to its own kernels, so its numbers are not translated.
-
-    Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
+    Returns None if this is unknown.  Source: ROCm/rocm-libraries
+    projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
     """
+    # In rocBLAS 5 (ROCm 7) a positive number r means hipBLASLt's kernel r - 1. rocBLAS 4 also gives positive numbers to
+    # its own kernels, so its numbers are not translated.
     major = re.match(r"(\d+)\.", rocblas_version)
     if given.library != "rocblas" or major is None or int(major[1]) < 5 or int(given.id) <= 0:
         return None

@@ -43,12 +43,12 @@ A validator states a version or a device.
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
-    """Return what the first lines of a TunableOp results file say about the machine that wrote it.
+    """Return what the lines ``Validator,KEY,VALUE`` of a TunableOp results file say about the machine that wrote it.
 
-    A line ``Validator,KEY,VALUE`` gives a value ``validator:KEY``. Most also give the value under its usual name, for
-    example ``pytorch_version``. ``libraries`` are the libraries of the file's kernels. If they lack hipBLASLt and
-    rocBLAS, and PT_VERSION is the only key, a CUDA build wrote the file.
+    ``libraries`` are the libraries of the file's kernels.
     """
+    # A line gives a value ``validator:KEY``. Most also give the value under its usual name, for example
+    # ``pytorch_version``.
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
     number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
@@ -59,6 +59,7 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
         out.append(Fact("hipblaslt_revision", revision))
     if set(validators) & set(ORDER[1:]):
         out.append(Fact("backend", "HIP"))
+    # Without kernels of hipBLASLt and rocBLAS, and with PT_VERSION as the only key, a CUDA build wrote the file.
     if libraries is not None and set(validators) == {"PT_VERSION"} and not {"hipblaslt", "rocblas"} & set(libraries):
         out.append(Fact("backend", "CUDA"))
     return out
@@ -67,8 +68,7 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
 def of_target(target: Mapping[str, str]) -> dict[str, str]:
     """Return the versions and the device that PyTorch on a given machine writes into a TunableOp results file.
 
-    They are the first lines of the file.  ``target`` is what is known about the machine.  The values are taken from its
-    entries ``validator:*``, and the prefix is removed.
+    The values come from the entries ``validator:*`` of ``target``, and the prefix is removed.
     """
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
@@ -98,10 +98,9 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Explain why PyTorch on a given machine would ignore a TunableOp results file. Yield the reasons.
+    """Yield the reasons why PyTorch on a given machine (``target``) would ignore a TunableOp results file.
 
-    The first lines of such a file (``Validator,…``) state versions and the device, which are in ``given``. They must
-    fit what is known about the machine (``target``).
+    ``given`` are the versions and the device in the file's first lines (``Validator,…``).
     """
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
@@ -121,11 +120,8 @@ _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if enough is known about a machine to tell whether its PyTorch accepts a TunableOp results file.
-
-    Before PyTorch reads such a file, it compares versions and device names in the file with its own. All that it
-    compares must be known.
-    """
+    """Return True if enough is known about a machine to tell whether its PyTorch accepts a TunableOp results file."""
+    # PyTorch compares versions and device names in the file with its own. All that it compares must be known.
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 
@@ -133,10 +129,7 @@ def complete(target: Mapping[str, str]) -> bool:
 def lines(target: Mapping[str, str]) -> list[str]:
     """Return the lines ``Validator,…`` at the top of a results file, which state versions and the device.
 
-    PyTorch reads the file only if they fit the machine.  Raises EmissionError in two cases:
-
-    * Some of the values may be unknown for the target machine.  PyTorch would then reject the file.
-    * A value has a comma or a line end, which no file can hold.
+    Raises EmissionError if a value may be unknown, or if a value has a comma or a line end.
     """
     known = of_target(target)
     remedy = (
@@ -145,6 +138,7 @@ def lines(target: Mapping[str, str]) -> list[str]:
     )
     if "PT_VERSION" not in known:
         raise EmissionError(f"TunableOp: the target's validators are unknown (PT_VERSION is missing); {remedy}")
+    # PyTorch reads the file only if all its values fit the machine.
     lacking = _lacking(known, target)
     if lacking:
         raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are unknown; {remedy}")

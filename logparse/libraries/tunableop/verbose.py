@@ -162,12 +162,10 @@ class _Reader:
         return Outcome("message")
 
     def winner(self, match: re.Match[str]) -> Outcome:
-        """Read a log line with the fastest kernel of a matrix product: ``op(params) -> solution,ms``.
-
-        PyTorch prints such a line after a tuning, and for each row that it loads from a file. If an earlier line of the
-        log states this kernel's time, the time is not recorded again.
-        """
+        """Read a log line with the fastest kernel of a matrix product: ``op(params) -> solution,ms``."""
         problem, key = _problem(match)
+        # PyTorch prints such a line after a tuning, and for each row that it loads from a file. A time that an earlier
+        # line states is not recorded again.
         if match["sol"] in self._done.get(key, ()):
             return Outcome("message")
         time_us = _us(match["ms"])

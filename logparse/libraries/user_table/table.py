@@ -61,9 +61,9 @@ _CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
 def recognise(head: Head) -> bool:
     """Return True if a file is a user's own table of times or calls.
 
-    Its first line must name columns that describe a matrix product or convolution, and a column with a time or a number
-    of calls.  A Parquet file is recognised by its first bytes and its name.
+    Its columns must describe a matrix product or convolution, and a time or a number of calls.
     """
+    # A Parquet file is recognised by its first bytes and its name.
     if head.data.startswith(b"PAR1"):
         return head.name.endswith((".parquet", ".pq"))
     return _is_ours(header_of(head).columns)

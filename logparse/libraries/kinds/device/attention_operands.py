@@ -113,9 +113,7 @@ def _turned(x: Operand) -> Operand:
 def _is_plain(x: Attention, *, from_corner: bool) -> bool:
     """Return True if ``scaled_dot_product_attention`` can run an attention operator with these sizes, types and mask.
 
-    A causal mask may differ.  In PyTorch's function it starts at the first query and the first key.  In some operators
-    it starts at the last query and the last key (``from_corner``).  These masks are equal only if there are as many
-    queries as keys.
+    ``from_corner`` is True if the operator's causal mask starts at the last query and the last key.
     """
     parts = x.query, x.key, x.value
     tensors = (*parts, x.grad) if x.grad is not None else parts
@@ -126,6 +124,8 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
     fits = fits and x.query.sizes[3] == x.key.sizes[3] and len({part.dtype for part in parts}) == 1
     if x.mask is not None and (len(x.mask.sizes) > 4 or x.causal or x.mask.dtype not in _TYPES | {"bool"}):
         return False
+    # The causal mask of PyTorch's function starts at the first query and the first key. Both masks are equal only if
+    # there are as many queries as keys.
     return fits and not (x.causal and from_corner and x.query.sizes[2] != x.key.sizes[2])
 
 
@@ -145,11 +145,9 @@ class AttentionOperands(OperatorOperands):
         self.grad: list[Tensor] = [more.get("grad") for _, more in self.arguments]
 
     def fill(self, seed: int) -> None:
-        """Write random values into the inputs.  If a gradient is timed, only the first call writes.
-
-        The gradient belongs to an output that is computed once, from the first values.  Autograd raises an error if the
-        inputs were overwritten after the output was computed.
-        """
+        """Write random values into the inputs.  If a gradient is timed, only the first call writes."""
+        # The gradient belongs to an output that is computed once, from the first values. Autograd raises an error if
+        # the inputs were overwritten after the output was computed.
         if self.attention.grad is None or not self._is_filled:
             super().fill(seed)
             self._is_filled = True

@@ -51,10 +51,10 @@ class DeviceBackend:
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
         """Return the input and output tensors that all kernels for a matrix product or convolution use.
 
-        The tensors are allocated and filled at the first call.  Raises UnsupportedError if ``problem`` cannot run, and
-        OutOfMemoryError if the tensors do not fit into the device's memory.
+        Raises UnsupportedError if ``problem`` cannot run, and OutOfMemoryError if the tensors do not fit into memory.
         """
         key = (problem.text, conditions)
+        # The tensors are allocated and filled at the first call.
         if key not in self._held:
             self._held[key] = self._made(problem, conditions)
         return self._held[key]

@@ -11,8 +11,10 @@ from pathlib import Path
 def loaded_library(stem: str, *names: str) -> ctypes.CDLL:
     """Return a shared library, if possible the copy that this process has loaded already (often torch's own).
 
-    A loaded copy is recognised by ``stem``, the beginning of its file name.  Without such a copy, the first of
-    ``names`` that exists is loaded.  Raises OSError if none can be loaded.
+    * ``stem``: the beginning of the file name of a loaded copy.
+    * ``names``: the names to try if no copy is loaded.
+
+    Raises OSError if none can be loaded.
     """
     with contextlib.suppress(OSError):
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")

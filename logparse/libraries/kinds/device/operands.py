@@ -1,8 +1,7 @@
 """The input and output tensors on which kernels are timed, filled with random data, and the right results.
 
-A kernel computes a matrix product or convolution.  BLAS matrices are column-major and torch tensors are row-major.  The
-memory of a column-major matrix is the memory of a row-major tensor of its transpose.  So D = op(A)·op(B) is computed as
-Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
+BLAS matrices are column-major and torch tensors are row-major.  So D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ:
+``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
 """
 
 from __future__ import annotations
@@ -116,14 +115,12 @@ class Written:
 class OperandSets:
     """The inputs, outputs and right result of a matrix product or convolution, in several copies (sets).
 
-    A kernel is timed on the copies in turn, so that the GPU's cache does not hold the data.
-
-    * A subclass defines ``_result`` and ``_inputs``.
-    * A subclass also defines ``_beside`` if a call writes more tensors than its result.
+    A subclass defines ``_result`` and ``_inputs``, and ``_beside`` if a call writes more tensors than its result.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
         self._device, self.problem = device, problem
+        # A kernel is timed on the sets in turn, so that the GPU's cache does not hold the data.
         self.sets, self.evict, self._seed = conditions.sets, conditions.evict, conditions.seed
         self._tolerance = tolerance(problem, tf32=conditions.tf32)
         self._remake: list[Callable[[int], None]] = []
@@ -141,8 +138,7 @@ class OperandSets:
         """Compute the right result for the first copy of the inputs, in higher precision.
 
         * ``part`` selects a slice of the first dimension.
-        * With ``magnitudes`` the absolute values of the products are added up instead.  The size of rounding errors
-          depends on this sum.
+        * With ``magnitudes`` the absolute values of the products are added up, for the size of rounding errors.
         """
         raise NotImplementedError
 
@@ -185,10 +181,9 @@ class OperandSets:
         self._changed(0)
 
     def error(self, output: Tensor) -> float:
-        """Return how wrong a kernel's result is: the relative error ‖out − ref‖ / ‖ref‖.
+        """Return the relative error of a kernel's result for the first copy of the inputs, ‖out − ref‖ / ‖ref‖.
 
-        The result was computed from the first copy of the inputs. The reference ``ref`` has higher precision.  If the
-        call writes several tensors, the largest error is returned. It is NaN if an element is not finite.
+        The reference ``ref`` has higher precision.  The error is NaN if an element is not finite.
         """
         torch, errors = self._device.torch, []
         for written in self._written(output):
@@ -201,14 +196,12 @@ class OperandSets:
                 off += float(torch.linalg.vector_norm(wide - ref)) ** 2
                 of += float(torch.linalg.vector_norm(ref)) ** 2
             errors.append(math.sqrt(off) / max(math.sqrt(of), 1e-30))
+        # If the call writes several tensors, the largest error counts.
         return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Check the result of a kernel, and describe what is wrong.  Returns an empty text if it is right.
-
-        ``run`` computes the result. First the result is computed from random data, and each element may be wrong by as
-        much as rounding explains. Then it is computed from small integers, for which every result is exact.
-        """
+        """Check the result of a kernel (``run``), and describe what is wrong.  Returns an empty text if it is right."""
+        # With random data each element may be wrong by as much as rounding explains.
         for written in self._written(run()):
             for part in _parts(written.memory):
                 excess = self._excess(written, part)
@@ -218,6 +211,7 @@ class OperandSets:
         if approximate(self.problem):
             return ""
         try:
+            # With small integers every result is exact.
             self._fill_integers()
             output = run()
             wrong = self._inexact(output, self._result)
@@ -253,15 +247,12 @@ class OperandSets:
         return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
     def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
-        """Count the wrong elements in a result that was computed from integers.
-
-        * An element of a matrix product must be equal to the right integer.
-        * An element of a convolution may differ by less than 0.5, because a convolution's transforms may divide.
-        """
+        """Count the wrong elements in a result that was computed from integers."""
         wrong = 0
         for part in _parts(output):
             right = reference(part).round()
             away = (output[part].to(right.dtype) - right).abs()
+            # An element of a convolution may differ by less than 0.5, because a convolution's transforms may divide.
             good = away == 0 if isinstance(self.problem, GemmProblem) else away < 0.5
             wrong += int(good.numel() - good.sum())
         return wrong
@@ -269,10 +260,10 @@ class OperandSets:
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
         """Prepare the inputs in another form for a kernel that needs it, for example in another memory layout.
 
-        The inputs exist in several copies.  ``make(i)`` converts copy ``i``.  The result contains one converted tensor
-        for each copy.  If the inputs get new data, the tensors are converted again.
+        ``make(i)`` converts copy ``i`` of the inputs.  Returns one converted tensor for each copy.
         """
         held = [make(index) for index in range(self.sets)]
+        # If the inputs get new data, the tensors are converted again.
         self._remake.append(lambda index: held[index].copy_(make(index)))
         return held
 
@@ -354,10 +345,9 @@ class GemmOperands(OperandSets):
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
         """Compute α·op(A)·op(B)·scales + β·C + bias: the result of a matrix product before the activation.
 
-        * The result is row-major, as in torch.  BLAS is column-major, so rows of the result are columns of BLAS's
-          matrix D.
-        * ``part`` selects some rows of the result, or some products of a batch.
+        The result is row-major.  ``part`` selects some of its rows, or some products of a batch.
         """
+        # BLAS is column-major, so rows of the result are columns of BLAS's matrix D.
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
         out = out * scales["scale_a"] if "scale_a" in scales else out
@@ -408,8 +398,8 @@ class GemmOperands(OperandSets):
 def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
     """Return the vectors that a matrix product needs besides its matrices: bias, auxiliary matrix and scale factors.
 
-    The result maps a vector's name to its number of elements and its type.  Raises UnsupportedError for scale factors
-    that cannot be measured, and for the gradient of a bias if the product is a batch.
+    The result maps a vector's name to its number of elements and its type.  Raises UnsupportedError if one cannot be
+    measured.
     """
     p, found = problem, {}
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
@@ -431,11 +421,7 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
 
 
 class ConvOperands(OperandSets):
-    """The inputs and outputs of a convolution, in several copies (sets) that are used in turn.
-
-    ``x``, ``w`` and ``dy`` are lists with one tensor per set, in the memory layouts of the problem.  In the forward
-    direction (F), ``dy`` is the output y.
-    """
+    """The inputs and outputs of a convolution, in several copies (sets) that are used in turn."""
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
         super().__init__(device, problem, conditions)
@@ -445,6 +431,8 @@ class ConvOperands(OperandSets):
         self.formats = {name: memory_format(device, layout, problem.spatial) for name, layout in layouts.items()}
         dtype = dtype_of(device, problem.in_type)
         torch = device.torch
+        # Each of ``x``, ``w`` and ``dy`` is a list with one tensor per set, in the memory layouts of the problem. In
+        # the forward direction (F), ``dy`` is the output y.
         self.tensors: dict[str, list[Tensor]] = {}
         with device.memory_errors((problem.bytes or 0.0) * conditions.sets):
             for name, shape in shapes.items():
@@ -460,14 +448,13 @@ class ConvOperands(OperandSets):
         return list(self.tensors.values())
 
     def poison(self) -> None:
-        """Fill the output with NaN, so that a check finds the elements that a kernel does not write.
-
-        Only the first copy of the output is filled, which is safe because no direction of a convolution reads its
-        output. torch's functions allocate a new output.  So a block of the same size is also filled with NaN and freed
-        at once, because the allocator then gives them this block.
-        """
+        """Fill the output with NaN, so that a check finds the elements that a kernel does not write."""
+        # Only the first copy of the output is filled, which is safe because no direction of a convolution reads its
+        # output.
         output = self.tensors[self.output][0]
         output.fill_(math.nan)
+        # torch's functions allocate a new output. So a block of the same size is filled with NaN and freed at once,
+        # because the allocator then gives them this block.
         self._device.torch.full_like(output, math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
@@ -541,11 +528,8 @@ def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
 def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a convolution's tensors: input ``x``, weights ``w``, and output or its gradient ``dy``.
 
-    Raises UnsupportedError in these cases:
-
-    * A size is unknown, or the sizes do not fit together.
-    * The convolution is transposed, computes two directions at once, or has mixed or converted types.
-    * It has a bias, because libraries add the bias in a separate call.
+    Raises UnsupportedError if a size is unknown or wrong, or if such a convolution cannot be measured, for example
+    because it is transposed.
     """
     p = problem
     if p.bias:

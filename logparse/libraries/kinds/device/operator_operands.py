@@ -20,13 +20,13 @@ Inputs: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
 class OperatorOperands:
     """The inputs of a PyTorch operator that a trace recorded, allocated on the device in several copies.
 
-    ``arguments`` holds one list of inputs per copy.  The tensors have the recorded shapes, but other values and other
-    addresses.  Results are not checked, because the operator is PyTorch's own.
+    ``arguments`` holds one list of inputs per copy.  The tensors have the recorded shapes, but other values.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> None:
         self._device, self.problem = device, problem
         self.sets, self.evict = conditions.sets, conditions.evict
+        # Results are not checked, because the operator is PyTorch's own.
         self._filled: list[Tensor] = []
         with device.memory_errors(problem.bytes * conditions.sets):
             self.arguments = [self._arguments() for _ in range(conditions.sets)]
@@ -127,10 +127,9 @@ def _takes(device: TorchDevice, type: str, given: Argument) -> bool:
 
 
 def value_of(device: TorchDevice, text: str, type: str) -> Any:
-    """Turn a text from a trace into the value that an operator's argument of this type needs.
+    """Turn a text from a trace, such as ``[1, 1]``, into the value that an operator's argument of this type needs.
 
-    Example: ``[1, 1]`` for the type ``List[int]`` gives the list of the two numbers.  Raises UnsupportedError if the
-    text cannot be read as this type.
+    Raises UnsupportedError if the text cannot be read as this type.
     """
     if type.startswith("Optional["):
         return None if text in ("", "None") else value_of(device, text, type[len("Optional[") : -1])

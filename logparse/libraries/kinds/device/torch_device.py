@@ -1,8 +1,7 @@
 """A GPU or CPU that PyTorch can use: facts about it, its clock, and calls that are ready to be timed on it.
 
-Everything that times kernels on a real device uses this module, even if it calls a vendor's library directly.  torch
-provides memory, streams and events on CUDA, ROCm (which torch also calls ``cuda``) and the CPU.  torch is imported when
-the first ``TorchDevice`` is made.
+torch provides memory, streams and events on CUDA, ROCm (which torch also calls ``cuda``) and the CPU, even for kernels
+of a vendor's library.
 """
 
 from __future__ import annotations
@@ -109,15 +108,13 @@ class TorchDevice:
         return facts | {"cudnn_version": str(torch.backends.cudnn.version())}
 
     def _cache_bytes(self) -> int:
-        """Return the size of the device's last-level cache, in bytes.
-
-        torch reports the size of the L2.  AMD's Infinity Cache lies behind the L2, and torch does not report it.  So
-        the size from the device's data sheet is returned if it is larger.
-        """
+        """Return the size of the device's last-level cache, in bytes."""
         if not self.is_gpu:
             return _cpu_cache_bytes()
         known = device_of(self.facts)
         reported = getattr(self.torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+        # AMD's Infinity Cache lies behind the L2, and torch only reports the L2. So the size from the device's data
+        # sheet is returned if it is larger.
         return max(int(reported), known.cache_bytes if known else 0)
 
     def synchronize(self) -> None:
@@ -187,8 +184,10 @@ class TorchDevice:
     def time_us(self, call: Call, first: int, count: int, *, evict: bool = False) -> float:
         """Run a call ``count`` times back to back and return the mean time of one execution, in µs.
 
-        The executions use the copies (sets) of the inputs in turn, beginning with set ``first``.  ``evict`` empties the
-        last-level cache before them.  Raises HostBoundError if the host was too slow in every try.
+        * ``first``: the first copy of the inputs.  The next executions use the next copies.
+        * ``evict``: empty the last-level cache before.
+
+        Raises HostBoundError if the host was too slow in every try.
         """
         if not self.has_events:
             if evict:
@@ -208,11 +207,11 @@ class TorchDevice:
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
         """Time ``count`` executions of a call with GPU events. Return the µs per execution, and if this time is valid.
 
-        A time is valid if the host had launched all executions before the device began the first one.  Otherwise short
-        kernels would be timed at the speed of Python.  So a kernel that only waits runs first, and holds the device
-        until everything is launched.
+        A time is valid if the host had launched all executions before the device began the first one.
         """
         start, end = self._event(), self._event()
+        # Short kernels would otherwise be timed at the speed of Python. So a kernel that only waits runs first, and
+        # holds the device until everything is launched.
         self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
         start.record()
         begun = time.perf_counter_ns()
