@@ -7,7 +7,7 @@ from logparse.model import Override
 
 def may_write(override: Override) -> bool:
     """Return True if a table of aiter (AMD's kernel library) may be able to name the wanted kernel for a product."""
-    # Only a product that was read from a table of aiter has a key with commas. Such a table can also name kernels that
-    # are not from hipBLASLt, rocBLAS, cuBLASLt, PyTorch or MIOpen.
+    # If the product comes from a table of aiter, its key has commas. Such a table can also name kernels that are not
+    # from hipBLASLt, rocBLAS, cuBLASLt, PyTorch or MIOpen.
     own = "," in (override.key_text or "")
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")

@@ -139,12 +139,12 @@ def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
 class LookUp(NamedTuple):
     """A log line about the search for a call in a table of tuned kernels.
 
-    * ``table`` is the table's file name.
-    * ``values`` holds the sizes and types of the call by column name.
-    * ``found`` is True if the table has a row for the call.
-    * ``kernel`` is the kernel that the line names, or an empty text.
+    * ``values``: the sizes and types of the call, by column name.
+    * ``found``: True if the table has a row for the call.
+    * ``kernel``: the kernel that the line names, or an empty text.
     """
 
+    # This is the file name of the table.
     table: str
     values: dict[str, str]
     found: bool

@@ -68,11 +68,11 @@ _CACHE = (
 class Context:
     """The data that the checks of a hipBLASLt tuning file need, beyond the row that is checked.
 
-    * ``facts``: properties of the machine that will use the file.
-    * ``number``: the version of hipBLASLt on it, or None if it is unknown.
-    * ``same_key``: groups of rows. hipBLASLt finds all rows of a group for the same calls.
+    * ``number``: the version of hipBLASLt on the target machine, or None if it is unknown.
+    * ``same_key``: groups of rows that hipBLASLt finds for the same calls.
     """
 
+    # These are properties of the machine that will use the file, such as its GPU.
     facts: Facts
     number: int | None
     same_key: Mapping[str, Sequence[TuningRow]]
@@ -286,7 +286,7 @@ def _product_text(problem: Problem | None) -> str:
 def work_of(problem: Problem | None) -> str:
     """Describe the properties of a matrix product that hipBLASLt ignores when it searches a tuning file.
 
-    Example: ``[swizzled A] beta zero RELU``.  If two calls differ in them, their times cannot be compared.
+    Example: ``[swizzled A] beta zero RELU``.  Times of calls with different properties cannot be compared.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -379,8 +379,7 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
     """Return the compute type for which hipBLASLt searches its tuning file if rocBLAS makes the call.
 
-    Returns ``NO_ROW`` if such a call finds no row, and None if the compute type is not unusual or no row can be
-    written.
+    Returns ``NO_ROW`` if such a call finds no row.  Returns None if the type is the usual one or no row can be written.
     """
     # rocBLAS uses hipBLASLt's C++ object, which may search for another compute type than the C interface.
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)

@@ -59,14 +59,14 @@ class Setting:
 class Asked:
     """The wishes of a user of ``logparse capture``: what to record, and where.
 
-    * ``folder`` is the absolute path of the folder for the logs.  It contains no ``%``.
-    * ``mask`` is the sum of the bits of the wanted ``CATEGORIES``.
-    * ``environ`` is the environment of the job before logparse changes it.
-    * ``markers`` is True if libraries should mark their calls for a profiler.
+    * ``folder``: the absolute path for the logs. It contains no ``%``.
+    * ``mask``: the sum of the bits of the wanted ``CATEGORIES``.
+    * ``markers``: True if libraries should mark their calls for a profiler.
     """
 
     folder: Path
     mask: int
+    # This is the environment of the job before logparse changes it.
     environ: Mapping[str, str] = field(default_factory=dict)
     markers: bool = False
 

@@ -27,10 +27,10 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """A file that tells a library which kernels to use, after it was read and checked, with notes about its faults.
+    """A file that tells a library which kernels to use, after it was read and checked.
 
     * ``reading``: what a library on the target machine does with the file.
-    * ``noted``: the notes in no order. One note may be about many lines.
+    * ``noted``: notes about its faults, in no order. One note may be about many lines.
     * ``shown``: the file's name in reports, if another file has the same name.
     """
 

@@ -145,7 +145,7 @@ class TableReader(Protocol):
     def close(self) -> Iterable[Outcome]:
         """Tell the reader that the table has ended, and return the results that need the whole table.
 
-        ``take`` returned None for their rows.
+        For example, a row may need a later one.  ``take`` returned None for such a row.
         """
         ...
 

@@ -151,10 +151,13 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Tell whether MIOpen on the target machine uses a database file.
+    """Tell whether MIOpen on the target machine uses a database file.  ``refusals`` are the reasons against the file.
 
-    ``refusals`` are the reasons against the file.  Returns whether enough is known to be sure, whether MIOpen uses the
-    file (None if unknown), and the text to print if it does not.
+    Returns three values:
+
+    * True if enough is known to be sure.
+    * True if MIOpen uses the file, None if this is unknown.
+    * The text to print if MIOpen does not use it.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
     return (

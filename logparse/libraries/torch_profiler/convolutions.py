@@ -136,7 +136,7 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
     """Return a function that reads a forward convolution from the recorded inputs of an operator.
 
     * ``at`` states the positions of the inputs.
-    * ``backend`` is the library of the operator, for example of ``aten::cudnn_convolution``.
+    * ``backend`` is given for the operator of one library, such as ``aten::cudnn_convolution``.
     """
 
     def read(x: Inputs) -> Operation:

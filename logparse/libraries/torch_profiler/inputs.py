@@ -25,7 +25,7 @@ UNREAD = (
 class Operation:
     """The matrix product or convolution that one operator computes.
 
-    * ``problems``: one convolution for each gradient of a backward pass, the input gradient first.
+    * ``problems``: one entry, or one for each gradient of a backward pass, the input gradient first.
     * ``whole``: one convolution for both gradients, or None if ``ConvProblem`` cannot express it.
     """
 

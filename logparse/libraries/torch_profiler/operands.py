@@ -76,16 +76,14 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
 def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
     """Describe a communication call (such as all-reduce) as an operator: its message, its name and its number of ranks.
 
-    * The size of the message is the larger of the data that a rank gives and the data that it gets, as in nccl-tests
-      (``doc/PERFORMANCE.md``).
-    * The number of ranks is empty if it is not recorded.
-
     Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
     """
     kind, dtype, ranks = (args.get(key) for key in ("Collective name", "dtype", "Group size"))
     counts = [n for key in ("In msg nelems", "Out msg nelems") if type(n := args.get(key)) is int and n >= 0]
     if not isinstance(kind, str) or _PLAIN.fullmatch(kind) is None or not counts:
         return None
+    # The size of the message is the larger of the data that a rank gives and the data that it gets, as in nccl-tests
+    # (``doc/PERFORMANCE.md``). The number of ranks is empty if it is not recorded.
     message = Operand(_SCALARS.get(str(dtype), "?"), (max(counts),), (1,))
     return OperatorProblem(COLLECTIVE, (message, kind, str(ranks) if type(ranks) is int else ""))
 

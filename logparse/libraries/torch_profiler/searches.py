@@ -62,7 +62,7 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
 
     Returns their positions, or an empty set if one of them is missing.
     """
-    # They come in the same order at the end of the searching call, perhaps with other kernels between them.
+    # The kernels have the same order at the end of the searching call, perhaps with other kernels between them.
     places, at = [], len(call)
     for name in reversed(usual):
         at = next((i for i in range(at - 1, -1, -1) if call[i] == name), -1)

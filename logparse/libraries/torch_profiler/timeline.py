@@ -137,7 +137,8 @@ Floats = npt.NDArray[np.float64]
 class KernelIdentity(NamedTuple):
     """The name of a kernel, its operator and its work. Kernels that agree in all three are the same kernel.
 
-    ``problem`` is the text of the matrix product or convolution, or else of the operator with its inputs.
+    ``problem`` is the text of the matrix product or convolution, or else of the operator with its inputs.  Unknown
+    parts are empty.
     """
 
     op: str

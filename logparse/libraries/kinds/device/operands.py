@@ -66,9 +66,7 @@ class Matrix:
 def matrices(problem: GemmProblem) -> dict[str, Matrix]:
     """Return the sizes and types of a product's matrices by name: ``a``, ``b``, ``c`` and ``d``.
 
-    * An unknown leading dimension is taken as the number of rows.
-    * If ``c`` is not known, it gets the type and leading dimension of ``d``.
-    * Raises UnsupportedError if a size, transpose or type is not known.
+    Raises UnsupportedError if a size, transpose or type is not known, or if the product cannot be measured.
     """
     p = problem
     if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
@@ -85,6 +83,8 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
     for name, sizes in sizes_of(p).items():
         rows, cols = (int(getattr(p, size)) for size in sizes)
         dtype = getattr(p, f"{name}_type") or p.d_type or p.a_type
+        # An unknown leading dimension is taken as the number of rows. An unknown C gets the type and leading dimension
+        # of D.
         ld = getattr(p, f"ld{name}") or (p.ldd if name == "c" and p.ldd else rows)
         stride = getattr(p, f"stride_{name}")
         if dtype is None:
@@ -347,7 +347,8 @@ class GemmOperands(OperandSets):
 
         The result is row-major.  ``part`` selects some of its rows, or some products of a batch.
         """
-        # BLAS is column-major, so rows of the result are columns of BLAS's matrix D.
+        # The memory of BLAS's column-major matrix D is the memory of its row-major transpose, so rows of the result are
+        # columns of D.
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
         out = out * scales["scale_a"] if "scale_a" in scales else out
