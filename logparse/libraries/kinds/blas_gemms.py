@@ -88,7 +88,8 @@ Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preferenc
 class LtBackend(DeviceBackend):
     """Base class for timing kernels of cuBLASLt and of hipBLASLt, whose interfaces are nearly the same.
 
-    A subclass defines the library's constants and the calls to its bindings (``_ask`` and ``_attribute``).
+    Kernels are offered in the order of the library's heuristic.  A subclass defines the library's constants and the
+    calls to its bindings (``_ask`` and ``_attribute``).
     """
 
     library: str

@@ -46,7 +46,7 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Note that the result of one of the waiting commands was read.
+        """Note that the result of one of the waiting MIOpen commands was read.
 
         ``problems`` is the number of different convolutions in the commands.
         """

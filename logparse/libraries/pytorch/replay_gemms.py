@@ -1,7 +1,7 @@
 """Time matrix products in PyTorch: the default formulation and its alternatives.
 
 The default is the call that a framework would make for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm``.  The
-activation is a separate kernel.
+BLAS library's heuristic chooses the kernel.  The activation is a separate kernel.
 """
 
 from __future__ import annotations

@@ -391,7 +391,7 @@ FORMATS = (BENCH, PROFILE, TUNE)
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return the part of a rocBLAS override row that identifies the matrix product, without the kernel's number.
 
-    Returns None if a value that rocBLAS compares is unknown.
+    An override row says which kernel to use.  Returns None if a value that rocBLAS compares is unknown.
     """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
@@ -415,9 +415,10 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the start of an override row (without the kernel) that ``rocblas_sgemm`` and similar functions use.
+    """Return the start of the override row that ``rocblas_sgemm`` and similar functions use for a product.
 
-    Returns None if no such function computes the product, for example because of its types.
+    An override row says which kernel to use.  The kernel's number, at its end, is left out.  Returns None if no such
+    function computes the product.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None

@@ -292,7 +292,7 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the text by which rocBLAS finds the row of an override file for a matrix product.
+    """Return the text by which rocBLAS finds a matrix product in an override file (a user's list of kernels to use).
 
     Returns None if a value that rocBLAS compares is unknown, or if rocBLAS cannot run ``problem``.
     """
