@@ -73,8 +73,8 @@ __all__ = [
 def open(location: str | os.PathLike[str] | None = None) -> OpenStore:
     """Open a store (the folder with everything that logparse has read) at a folder or URL.
 
-    The default location is ``$LOGPARSE_STORE``, or ``logparse-store`` if that variable is not set.  Raises
-    logparse.errors.StoreError if there is no store, or if another schema version wrote it.
+    The default is ``$LOGPARSE_STORE`` or else ``logparse-store``. Raises StoreError if there is no store, or if another
+    schema version wrote it.
     """
     from logparse.store import open_store
 
@@ -198,9 +198,10 @@ def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Re
 def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], store: Location = None) -> Result:
     """Check whether override files (lists of kernels to use) took effect, and how much time they saved.
 
-    The command ``logparse verify`` gives the same answer.  ``before`` names the run without the files and ``after`` the
-    run with them, in the same forms as for ``diff``.  Raises InputError if a name matches no run.
+    ``before`` and ``after`` name the runs without and with the files, as for ``diff``. Raises InputError if a name
+    matches no run.
     """
+    # The command ``logparse verify`` gives the same answer.
     from analyzers.compare import verify as overrides
     from analyzers.compare.diff import FAIL_ON
 
@@ -222,9 +223,10 @@ def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] |
 def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, store: Location = None) -> Result:
     """Return which calls of a job have a row in the override files (lists of kernels to use).
 
-    The command ``logparse coverage`` gives the same answer.  ``run`` is the label of the run with the calls (default:
-    the latest).  Raises StoreError if the store or the run does not exist.
+    ``run`` is the label of the job's execution (default: the latest). Raises StoreError if the store or the run does
+    not exist.
     """
+    # The command ``logparse coverage`` gives the same answer.
     from analyzers.evidence.runs import tables_to_check
     from analyzers.overrides.coverage import answer
     from analyzers.overrides.lint import lint_files

@@ -31,14 +31,14 @@ Types of GEMMs (``f16_r``) and of convolutions (``FP16``) are both keys.
 class Device:
     """A GPU model with the figures of its data sheet: one row of ``devices.csv``.
 
-    * ``peaks`` holds the peak rates in TFLOP/s, by the column of the file.
-    * ``hbm_gbs`` is the memory bandwidth in 10^9 bytes/s.
-    * ``cu_count`` is the number of compute units that HIP reports.  On RDNA GPUs HIP counts pairs of compute units (see
-      ``logparse.target.hip_count``).
+    * ``peaks``: peak rates in TFLOP/s, by the column of the file.
+    * ``hbm_gbs``: memory bandwidth in 10^9 bytes/s.
+    * ``cu_count``: number of compute units that HIP reports.
     """
 
     name: str
     arch: str
+    # On RDNA GPUs HIP counts pairs of compute units (see ``logparse.target.hip_count``).
     cu_count: int
     peaks: Mapping[str, float]
     hbm_gbs: float
@@ -49,21 +49,20 @@ class Device:
         """Return the peak rate of dense matrix products in TFLOP/s, for inputs of a data type.
 
         Returns None if the data sheet states no such rate.
-
-        * A convolution of type ``FP32`` on an NVIDIA GPU gets the peak of TF32, because PyTorch allows TF32 there by
-          default.
-        * A GEMM of type ``f32_r`` gets the peak of full single precision.
         """
+        # A convolution of type ``FP32`` on an NVIDIA GPU gets the peak of TF32, because PyTorch allows TF32 there by
+        # default. A GEMM of type ``f32_r`` gets the peak of full single precision.
         short = dtype == "FP32" and self.arch.startswith("sm_")
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
         """Return the least time in µs that this GPU needs for a matrix product or convolution (the roofline).
 
-        The result is the longer one of two times: to compute ``flops`` operations at the peak rate, and to move
-        ``least_bytes`` from or to memory.  Returns None if the peak for ``dtype`` is unknown.
+        ``flops`` is the number of operations, ``least_bytes`` the memory traffic. Returns None if the peak for
+        ``dtype`` is unknown.
         """
         peak = self.peak_tflops(dtype)
+        # The longer one of two times: to compute at the peak rate, and to move the bytes from or to memory.
         return None if peak is None else max(flops / (peak * 1e6), least_bytes / (self.hbm_gbs * 1e3))
 
 
@@ -89,11 +88,12 @@ def devices() -> tuple[Device, ...]:
 def device_of(facts: Mapping[str, str]) -> Device | None:
     """Return the GPU model that a machine's facts describe, or None if it is not in ``devices.csv``.
 
-    The marketing name in the fact ``device`` decides first, then the architecture and the number of compute units.  If
-    several known names fit, the longest decides: "RX 9070 XT" is not read as "RX 9070".
+    The marketing name decides first, then the architecture and the number of compute units.
     """
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
     words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
+    # The fact ``device`` holds the marketing name. If several known names fit, the longest decides: "RX 9070 XT" is not
+    # read as "RX 9070".
     named = sorted((x for x in devices() if f" {x.name} " in words), key=lambda x: -len(x.name))
     alike = (x for x in devices() if x.arch == arch and str(x.cu_count) == cus)
     return next(chain(named, alike), None)
@@ -119,13 +119,13 @@ largest of all known peaks.
 def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str]) -> str:
     """Explain why a measured time is too short for this GPU to compute a matrix product in it.
 
-    Returns an empty text if the time is possible. A time is impossible if the rate (``flops`` divided by the time in
-    µs) exceeds what the GPU reaches in any precision. ``facts`` describe the GPU.  The text is also empty if the number
-    of operations or the time is unknown.
+    ``facts`` describe the GPU. Returns an empty text if the time is possible, or if it or the number of operations is
+    unknown.
     """
     if not flops or time_us is None or not time_us > 0:
         return ""
     most, name = _most(*(facts.get(x, "") for x in DESCRIBE))
+    # A time in µs is impossible if the rate exceeds what the GPU reaches in any precision.
     rate = flops / time_us / 1e6
     if rate <= most:
         return ""

@@ -1,9 +1,10 @@
 """Import heavy libraries only when they are first used, so that the program starts faster.
 
-``from logparse.lazy import duckdb, pd`` gives type checkers the library's module.  At run time it gives an object that
-imports the library when one of its attributes is first read.  ``members`` makes the ``__getattr__`` of a package, so
-that the package offers objects of its modules.  ``benchmarks/starts.py`` measures how much time this saves.
+* ``from logparse.lazy import duckdb, pd`` imports a library when one of its attributes is first read.
+* ``members`` makes the ``__getattr__`` of a package that offers objects of its modules.
 """
+
+# Type checkers get the library's module itself. ``benchmarks/starts.py`` measures how much time this module saves.
 
 from __future__ import annotations
 
@@ -24,13 +25,11 @@ __all__ = ["ds", "duckdb", "members", "pa", "pd", "pq"]
 
 
 class Module(ModuleType):
-    """Placeholder for a module, which is imported only when one of its attributes is first read.
-
-    Every attribute is read from the real module each time.  So if a test replaces an attribute of the real module, the
-    placeholder returns the new value.
-    """
+    """Placeholder for a module, which is imported only when one of its attributes is first read."""
 
     def __getattr__(self, name: str) -> Any:
+        # Every attribute is read from the real module each time. So if a test replaces an attribute of the real module,
+        # the placeholder returns the new value.
         return getattr(import_module(self.__name__), name)
 
     def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
@@ -48,9 +47,7 @@ if not TYPE_CHECKING:
 def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> Callable[[str], object]:
     """Return a ``__getattr__`` for a package, with which its members are imported only when they are first used.
 
-    ``places`` maps each name to the module that holds the object, or to a function that makes the object.  An object is
-    looked up once and then set as an attribute of the package.  For any other name the ``__getattr__`` raises
-    AttributeError.
+    ``places`` maps each name to its module, or to a function that makes the object. Other names raise AttributeError.
     """
 
     def find(name: str) -> object:
@@ -58,6 +55,7 @@ def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> C
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         place = places[name]
         found = getattr(import_module(place), name) if isinstance(place, str) else place()
+        # An object is looked up once and then set as an attribute of the package.
         setattr(sys.modules[package], name, found)
         return found
 

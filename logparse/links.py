@@ -106,20 +106,19 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 def full_links_sql(problems: str) -> str:
     """Return SQL that pairs each matrix product or convolution with itself, if all of its fields are known.
 
-    These are the simplest pairs of texts that describe the same call. Other SQL makes the pairs of different texts.
-    ``problems`` is SQL that lists the texts. An unknown field is ``?`` in a text.
+    ``problems`` is SQL that lists the texts of the products.
     """
+    # Other SQL pairs different texts that describe the same call. An unknown field is ``?`` in a text.
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
         from ({problems}) where not contains(problem, '?')"""
 
 
 def open_sql(rows: str) -> str:
-    """Return SQL for the texts of matrix products and convolutions that may describe the same call as another text.
-
-    They have an unknown field, a type with a second spelling (``_fnuz``) or a number of compute units. All other texts
-    need no comparison. This saves much time, because MIOpen's find-db holds hundreds of thousands of texts.
-    """
+    """Return SQL for the texts of matrix products and convolutions that may describe the same call as another text."""
+    # Such texts have an unknown field, a type with a second spelling (``_fnuz``) or a number of compute units. All
+    # other texts need no comparison, which saves much time, because MIOpen's find-db holds hundreds of thousands of
+    # texts.
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
 

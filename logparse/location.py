@@ -104,16 +104,14 @@ def absolute(url: str) -> str:
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     """Return the pyarrow file system of a folder, file or URL, and the path within this file system.
 
-    Raises InputError in these cases:
-
-    * The URL has an unknown scheme, unknown options or a password.
-    * The library for the service is missing.
-    * The path is not UTF-8, because pyarrow, DuckDB and tables hold no other paths.
+    Raises InputError if the URL has an unknown scheme or option or a password, the service's library is missing, or the
+    path is not UTF-8.
     """
     place, path, query = split_url(url) if "://" in url else ("file://", url, "")
     if place == "file://":
         full = str(Path(path).absolute())
         try:
+            # Pyarrow, DuckDB and tables hold no paths that are not UTF-8.
             full.encode()
         except UnicodeEncodeError:
             raise InputError(
@@ -192,8 +190,8 @@ def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
 def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
     """Write files and folders from memory to the disk, so that they survive a power cut.
 
-    ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths are written.  A file that no
-    longer exists is skipped.  If the file system is not a local disk, nothing is done.
+    Every folder between ``root`` and these paths is written, too. Nothing is done if the file system is not a local
+    disk.
     """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return
@@ -203,6 +201,7 @@ def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), fol
         while len(folder := os.path.dirname(folder)) > len(root):
             above.add(folder)
     for paths in (known, sorted(above)):
+        # A file that no longer exists is skipped.
         if len(paths) <= _FEW:
             for path in paths:
                 _flush(path)
@@ -229,8 +228,7 @@ def _flush(path: str) -> None:
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
     """Return a function that writes a new file to this file system, but never replaces an existing file.
 
-    ``url`` is a URL in the file system. In some file systems, two processes that create the same file at the same time
-    may both succeed.  The module's docstring lists them.
+    On some file systems two processes may both succeed to create the same file (see the module's docstring).
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new

@@ -340,12 +340,8 @@ def ranked(
 ) -> Ranking:
     """Return the table of ``logparse top``: the matrix products and convolutions with most calls or most time.
 
-    It comes with the sums over all of them.
-
-    * ``texts`` limits the table to the products with these texts.
-    * ``count_left_out`` also counts what the table leaves out.
-
-    The table is an Arrow table, because to import pandas takes longer than most answers.
+    The sums over all of them come with it. ``texts`` limits the table to these products. ``count_left_out`` also counts
+    what is left out.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     run = store.latest_run(run)
@@ -357,6 +353,7 @@ def ranked(
         timed = (_TIMED if may_be else _OF_ITSELF).format(rows=_PARTS if several else _FILES)
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
         (sums,) = con.execute(_SUMS).fetchall()
+        # This is an Arrow table, because to import pandas takes longer than most answers.
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
         traced, steps, processes = con.execute(_STEPS, {"run": run}).fetchall()[0]
         ((untold,),) = con.execute(_UNTOLD).fetchall()
@@ -382,9 +379,9 @@ def ranked(
 def left_out(con: duckdb.DuckDBPyConnection, run: str) -> LeftOut:
     """Count what ``top`` and ``recommend`` do not use of a run (execution of a job).
 
-    ``con`` is a connection to the store with the views that ``LEFT_OUT`` names, and with a table ``linked`` that holds
-    the rows of the view ``open_links``. ``linked`` and temporary tables with the names of ``_STAGES`` are replaced.
+    ``con`` needs the views in ``LEFT_OUT`` and a table ``linked`` with the rows of ``open_links``.
     """
+    # ``linked`` and temporary tables with the names of ``_STAGES`` are replaced.
     con.execute(f"create or replace temp table linked as {_OF_LINKS.format('linked')}")
     _make(con, run, _COUNTED)
     return _count(con, run, None)
@@ -422,11 +419,11 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 class Known:
     """Everything that was recorded about one matrix product or convolution: its calls and its measured times.
 
-    Sometimes a log does not state all fields of a product.  So the tables also contain rows that may be about this
-    product.  The column ``level`` tells for each row how certain this is (see ``links.linked``).
+    The tables' column ``level`` tells how certain each row is about this product (see ``links.linked``).
     """
 
     problem: Problem
+    # Sometimes a log does not state all fields of a product. So the tables also contain rows that may be about it.
     calls: pa.Table
     measurements: pa.Table
 
@@ -473,8 +470,7 @@ def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[st
 def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None], int]:
     """Return how often each kernel was called, by run (one execution of the job).
 
-    Several logs of one process may record the same calls, so only the log with the most calls is used.  Calls of a
-    benchmark tool are left out.
+    Calls of a benchmark tool are left out.
     """
     logs: dict[tuple[str, int | None], dict[str, Counter[str | None]]] = {}
     for row in calls:
@@ -482,6 +478,7 @@ def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None
             log = logs.setdefault((row["run"], row["pid"]), {}).setdefault(row["category"], Counter())
             log[row["solution"]] += row["count"] or 0
     out: Counter[tuple[str, str | None]] = Counter()
+    # Several logs of one process may record the same calls, so only the log with the most calls is used.
     for (run, _), by_log in logs.items():
         for solution, count in max(by_log.values(), key=lambda log: sum(log.values())).items():
             out[run, solution] += count
@@ -553,7 +550,7 @@ _RUNS = 3  # maximum number of runs in the sentence of ``show``
 def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say which kernel one execution of the job used for a product or convolution, and how slow it is against the best.
 
-    ``rows`` has the product's row in the table of ``logparse top``, or is empty.  The result is a part of a sentence.
+    ``rows`` has the row of ``logparse top``, if there is one. The result is a part of a sentence.
     """
     row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
@@ -622,8 +619,7 @@ The time that the host needs to start a call is left out, because a call's time 
 def show(store: Store, text: str) -> list[Known]:
     """Return all that the store knows of the matrix products and convolutions that a pasted text names.
 
-    The text is a line of a log or file that logparse reads, or a product's name in a table that logparse prints.
-    Raises InputError if no product can be found in the text.
+    ``text`` is a line of a log or of a table of logparse. Raises InputError if it names no product.
     """
     from logparse.links import linked
 
@@ -666,11 +662,9 @@ _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)
 
 
 def _sizes(problem: Problem) -> str:
-    """Return the part of a product's text that states the sizes, for example `` mnk=4096,512,1024 `` for a GEMM.
-
-    Every product or convolution with these sizes has this part in its text.  So a search for the same call needs to
-    parse only texts with this part.
-    """
+    """Return the part of a product's text that states the sizes, for example `` mnk=4096,512,1024 `` for a GEMM."""
+    # Every product or convolution with these sizes has this part in its text. So a search for the same call needs to
+    # parse only texts with this part.
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
     if isinstance(problem, ConvProblem):
@@ -761,7 +755,7 @@ _HOLDINGS = """
 def holdings(store: Store) -> pa.Table:
     """Return a table of what the store contains, with one row per run (execution of a job) and file format.
 
-    The columns are the number of files, their bytes, and the number of lines of each category (calls, rejects …).
-    Copies are left out, and ``hints`` counts them.
+    The columns are the number of files, their bytes, and the number of lines of each category.
     """
+    # The categories are calls, rejects and so on. Copies are left out, and ``hints`` counts them.
     return _rows(store, _HOLDINGS)

@@ -87,8 +87,8 @@ def lines_of(code: C) -> list[C]:
 def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
     """Fill a template: replace each ``@name@`` by the code of this name.
 
-    ``marks`` are the characters before and after a name.  A name within a value is not replaced.  Raises TypeError if a
-    value is not code of the template's language.  Raises KeyError if a name has no value.
+    ``marks`` are the characters before and after a name. Raises TypeError for a value in another language, KeyError for
+    a name without a value.
     """
     kind = type(template)
     for name, value in values.items():
@@ -96,6 +96,7 @@ def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
             raise TypeError(f"@{name}@ takes {kind.__name__}, not {type(value).__name__}")
     before, after = map(re.escape, marks)
     parts = re.split(f"{before}([a-z_]+){after}", template)
+    # A name within a value is not replaced.
     return kind("".join(values[x] if i % 2 else x for i, x in enumerate(parts)))
 
 
@@ -103,14 +104,12 @@ def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
 
 
 def shell_word(text: str | os.PathLike[str]) -> Shell:
-    """Quote a text so that a shell reads it as one word.  A word without special characters stays as it is.
-
-    Words that begin with ``=`` are quoted too, unlike in ``shlex.quote``, because zsh would replace such a word by a
-    path.
-    """
+    """Quote a text so that a shell reads it as one word. A word without special characters stays as it is."""
     import shlex  # imported here and below, because every command imports this module
 
     word = os.fspath(text).replace("\0", "\\0")  # no word holds a NUL
+    # Words that begin with ``=`` are quoted too, unlike in ``shlex.quote``, because zsh would replace such a word by a
+    # path.
     return Shell(f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word))
 
 
@@ -128,15 +127,15 @@ def shell_comment(text: str) -> Shell:
 
 
 def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
-    """Return lines of data for a here-document of a shell script. The shell interprets nothing in them.
+    """Return lines ``WORD TEXT`` of data for a here-document of a shell script. The shell interprets nothing in them.
 
-    Each line has the form ``WORD TEXT``. The word is a fixed word of logparse, so no text can end the document early.
     Raises ValueError if a word does not consist of the letters a to z.
     """
     out = []
     for word, text in lines:
         if not re.fullmatch(r"[a-z]+", word):
             raise ValueError(f"{word!r} begins no line of data")
+        # The word is a fixed word of logparse, so no text can end the document early.
         out.append(f"{word} {printable(text)}")
     return Shell("\n".join(out))
 
@@ -267,13 +266,12 @@ def is_file_name(name: str) -> bool:
 
 
 def file_name(text: str) -> str:
-    """Make a valid file name from any text.
+    """Make a valid file name from any text, in which only letters, digits and ``_.+-`` stay as they are.
 
-    * Characters other than letters, digits and ``_.+-`` become ``_``.
-    * A name that would be hidden, an option or a path gets a ``_`` before it.
-    * A long name is cut, and ends in a hash of the text.
+    A long name is cut, and ends in a hash of the text.
     """
     name = re.sub(r"[^\w.+-]+", "_", text)
+    # The name would be hidden, an option or a path.
     name = f"_{name}" if name[:1] in ("", ".", "-") else name
     if len(name.encode()) <= _LONGEST_NAME // 2:
         return name

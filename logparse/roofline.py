@@ -18,10 +18,9 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return the number of rows and columns of the matrices A, B, C and D, as they lie in memory.
+    """Return the number of rows and columns of the matrices A, B, C and D, as they lie in memory (column-major).
 
-    The numbers are given by their names: m, n or k. For example, A of a product without transposition is ``("m",
-    "k")``. The matrices are column-major.
+    For example, A of a product without transposition is ``("m", "k")``.
     """
     a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
     b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")
@@ -29,15 +28,13 @@ def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
 
 
 def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
-    """Return the matrix product with another value for one of the sizes m, n and k.  None makes the size unknown.
-
-    If a matrix has no gap between its columns, its leading dimension and batch stride change with the size.  Otherwise
-    they stay the same.
-    """
+    """Return the matrix product with another value for one of the sizes m, n and k. None makes the size unknown."""
     out: dict[str, Any] = {size: value}
     after = replace(problem, **out)
     for name, (rows, cols) in matrices(problem).items():
         ld, stride = getattr(problem, f"ld{name}"), getattr(problem, f"stride_{name}")
+        # If a matrix has no gap between its columns, its leading dimension and batch stride change with the size.
+        # Otherwise they stay the same.
         new = out[f"ld{name}"] = getattr(after, rows) if ld == getattr(problem, rows) else ld
         if ld and stride and stride == ld * (getattr(problem, cols) or 0):
             width = getattr(after, cols)
@@ -48,14 +45,14 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
     """Return the data type whose peak rate limits this matrix product or convolution on a GPU.
 
-    For single precision the library may multiply in another format, for example TF32. Then that format is returned.
-    Whether TF32 is allowed is known from the compute type, or from the settings of a replay (in ``facts``).
+    For single precision it may be another format in which the library multiplies, such as TF32.
     """
     if isinstance(problem, ConvProblem):
         return "f32_r" if problem.in_type == "FP32" and facts.get("replay_conv_tf32") == "0" else problem.in_type
     if isinstance(problem, GemmProblem):
         if problem.a_type != "f32_r":
             return problem.a_type
+        # Whether TF32 is allowed is known from the compute type, or from the settings of a replay (in ``facts``).
         short = problem.compute_type not in (None, "f32_r") or facts.get("replay_tf32") == "1"
         return _ROUNDED.get(problem.compute_type or "", "xf32_r" if short else "f32_r")
     return None
@@ -71,10 +68,11 @@ An example of such a compute type is CUBLAS_COMPUTE_32F_FAST_16F.
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
     """Return the least time in µs that a GPU needs for a matrix product or convolution (the roofline).
 
-    The GPU must compute the result directly, and move each operand once. The result is the longer one of the two times.
-    ``facts`` describe the GPU.  Returns None if the time is unknown.
+    ``facts`` describe the GPU. Returns None if the time is unknown.
     """
     device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or problem.flops is None or not problem.bytes:
         return None
+    # The GPU must compute the result directly, and move each operand once. The result is the longer one of the two
+    # times.
     return device.least_us(problem.flops, problem.bytes, dtype)

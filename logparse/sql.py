@@ -1,8 +1,10 @@
 """Run a user's SQL query safely: read-only, and limited in time, rows and memory.
 
-The query runs in a process of its own that can be killed, because an interrupt can take a minute to stop a query. Its
-connection can reach neither files nor network, because DuckDB's own ``read_only`` does not stop ``COPY … TO``.
+The query runs in a process of its own that can be killed. Its connection can reach neither files nor network.
 """
+
+# An interrupt can take a minute to stop a query, so the process is killed. DuckDB's own ``read_only`` does not stop
+# ``COPY … TO``, so the connection can reach no files.
 
 from __future__ import annotations
 
@@ -34,10 +36,8 @@ def query(
 ) -> pa.Table:
     """Run one SELECT of the user over the views of a store, and return its result.
 
-    ``waits`` is called every second with the seconds that are left until the query is stopped.
-
-    Raises QueryError if the SQL is wrong, is not a query, takes longer than ``timeout_s`` seconds or gives more than
-    ``max_rows`` rows.  Raises StoreError if there is no store, or no run with the label ``run``.
+    ``waits`` gets the seconds that are left, every second. Raises QueryError if the SQL is wrong, no query, too slow or
+    has too many rows. Raises StoreError if the store or run does not exist.
     """
     store = open_store(store_url)  # raises for a missing store or run before a process is started
     if run is not None:

@@ -1,8 +1,10 @@
 """Compare the machine on which a kernel's time was measured with the machine that will use the kernel (the target).
 
-Files that tell a library which kernels to use are written for the target. A time from another GPU model is not used.
-``libraries/builds.py`` compares the builds of the libraries.
+A time from another GPU model is not used.
 """
+
+# Files that tell a library which kernels to use are written for the target. ``libraries/builds.py`` compares the builds
+# of the libraries.
 
 from __future__ import annotations
 
@@ -112,9 +114,9 @@ def _spelled(name: str, text: str) -> str:
 def same_device(one: Facts, other: Facts) -> bool | None:
     """Return True if two machines have the same GPU model: equal architectures and equal numbers of compute units.
 
-    If a machine does not state its number, only the architectures are compared. Returns None if an architecture is
-    unknown and the numbers do not differ.
+    Returns None if an architecture is unknown and the numbers do not differ.
     """
+    # If a machine does not state its number, only the architectures are compared.
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
     left, right = arch(one), arch(other)
@@ -154,9 +156,7 @@ def machine(facts: Facts) -> dict[str, str]:
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Combine what several files say about one machine. Facts on which files disagree are left out.
 
-    * ``facts`` are rows (id of the file, name, value).
-    * Validators (versions that PyTorch writes into its tuning files) are kept only if all files that have validators
-      have the same ones.
+    ``facts`` are rows (id of the file, name, value).
     """
     values: dict[str, set[str]] = {}
     sets: dict[str, set[tuple[str, str]]] = {}
@@ -164,6 +164,8 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
         values.setdefault(name, set()).add(value)
         if name.startswith("validator:"):
             sets.setdefault(source, set()).add((name, value))
+    # Validators (versions that PyTorch writes into its tuning files) are kept only if all files that have validators
+    # have the same ones.
     if len(set(map(frozenset, sets.values()))) > 1:
         values = {name: x for name, x in values.items() if not name.startswith("validator:")}
     return machine({name: min(x) for name, x in sorted(values.items()) if len(x) == 1})

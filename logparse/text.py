@@ -19,8 +19,7 @@ from logparse.quoting import sql_text as sql_text  # noqa: PLC0414
 def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
     """Parse a fraction that the user wrote as ``3%`` or ``0.03``.
 
-    Raises UsageError for any other text and for a fraction above ``most``.  The error names the option.  A number of 1
-    or more needs ``%``, because 3 may mean 3 % or 300 %.
+    Raises UsageError, which names the option, for any other text and for a fraction above ``most``.
     """
     number = text.strip().removesuffix("%")
     percent = text.strip().endswith("%")
@@ -28,6 +27,7 @@ def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
         value = float(number) / (100 if percent else 1)
     except ValueError:
         value = -1.0
+    # A number of 1 or more needs ``%``, because 3 may mean 3 % or 300 %.
     if not 0 <= value < (float("inf") if percent else 1.0):
         raise UsageError(f"{option} {text}: give a share such as 3% or 0.03".lstrip())
     if value > most:
@@ -137,11 +137,9 @@ def kernel_name(text: str) -> str:
 
 
 def shortened(texts: Sequence[str], room: int) -> list[str]:
-    """Shorten texts to at most ``room`` characters, so that they can still be told apart.
-
-    First the signature of a C++ kernel is cut to its name.  Then ``…`` replaces the beginning or the end that all long
-    texts have in common.
-    """
+    """Shorten texts to at most ``room`` characters, so that they can still be told apart."""
+    # First the signature of a C++ kernel is cut to its name. Then ``…`` replaces the beginning or the end that all long
+    # texts have in common.
     names = [kernel_name(text) if len(text) > room else text for text in texts]
     long = sorted({name for name in names if len(name) > room})
     if not long:
@@ -181,9 +179,9 @@ def common_start(texts: Sequence[str]) -> int:
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
     """Shorten one of several similar texts to ``room`` characters. Keep the part that differs from the other texts.
 
-    All the texts have the first ``head`` and the last ``tail`` characters in common. These characters are replaced by
-    ``…`` first. If that is not enough, the middle of the text is left out.
+    All texts have the first ``head`` and the last ``tail`` characters in common.
     """
+    # The common characters are replaced by ``…`` first. If that is not enough, the middle of the text is left out.
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
         return _without(text, head - excess, head)

@@ -42,14 +42,15 @@ NOT_APPLIED = 125
 class Asked:
     """The settings and scripts that the user wants to apply to a job.
 
-    * ``settings`` names the settings that ``apply.py`` makes by itself. If ``apply.py`` has no list of them, this is
-      None, and any setting may be applied.
-    * ``scripts`` names the folders that hold an ``apply.sh``.
-    * ``marking`` is True if ``apply.py`` reports what it has applied. Files of older versions do not.
+    * ``settings``: the settings that ``apply.py`` makes by itself. None means that any may be applied.
+    * ``scripts``: the folders that hold an ``apply.sh``.
+    * ``marking``: True if ``apply.py`` reports what it has applied.
     """
 
+    # None if ``apply.py`` has no list of the settings that it makes by itself.
     settings: tuple[str, ...] | None = ()
     scripts: tuple[str, ...] = ()
+    # False for an ``apply.py`` of an older version.
     marking: bool = True
 
     def write(self, folder: Path) -> None:
@@ -77,11 +78,11 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Find out which settings of PyTorch a generated script ``apply.py`` changes without further calls.
+    """Return the PyTorch settings that a generated script ``apply.py`` changes without further calls.
 
-    The script lists them in ``ALONE``. For its other changes, the user's program must call a function. ``text`` is the
-    source text of the script. Returns None if the text has no such list.
+    ``text`` is the script's source text. Returns None if the script does not list these settings.
     """
+    # The script lists these settings in ``ALONE``. For its other changes, the user's program must call a function.
     try:
         found = [
             ast.literal_eval(node.value)

@@ -56,10 +56,10 @@ The processes are kept here because they are children of this process, which mus
 class _Channel:
     """An output of the job (standard output or standard error) that is copied to files.
 
-    * ``source`` is the file descriptor from which logparse reads what the job prints.
-    * ``theirs`` is the file descriptor to which the job prints.
-    * ``own`` is 1 for standard output and 2 for standard error.
-    * ``files`` are the files that get the copies.
+    * ``source``: the file descriptor from which logparse reads.
+    * ``theirs``: the file descriptor to which the job prints.
+    * ``own``: 1 for standard output, 2 for standard error.
+    * ``files``: the files that get the copies.
     """
 
     source: int

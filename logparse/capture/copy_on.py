@@ -1,9 +1,11 @@
 """Go on copying a job's output after logparse has ended, because a background process of the job still prints.
 
-Without a reader that background process would be killed by SIGPIPE at its next output, or wait for ever at a full pipe.
-This program runs as long as the background process. It is started by its path instead of being imported from the
-package, because it must start within milliseconds.
+This program runs as long as the background process.
 """
+
+# Without a reader, the background process would be killed by SIGPIPE at its next output, or wait for ever at a full
+# pipe. This program is started by its path instead of being imported from the package, because it must start within
+# milliseconds.
 
 import os
 import sys

@@ -55,8 +55,8 @@ class KeptInput:
     def given(self) -> Iterator[Mapping[int, int]]:
         """Context that yields the standard input for one run of the job, as ``{0: file descriptor}``.
 
-        The file descriptor is valid until the context ends. An empty mapping means that the job uses the standard input
-        of this process. Raises InputError if the input cannot be read a second time.
+        The file descriptor is valid until the context ends. Raises InputError if the input cannot be read a second
+        time.
         """
         self._starts += 1
         if self._flows:
@@ -74,6 +74,7 @@ class KeptInput:
             finally:
                 os.close(again)
         else:
+            # The job uses the standard input of this process.
             yield {}
 
     def _fed(self) -> Iterator[Mapping[int, int]]:

@@ -99,12 +99,12 @@ def rocminfo(text: str) -> list[dict[str, str]]:
 def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
     """Correct the number of compute units in a GPU's facts: return the number that HIP and PyTorch report.
 
-    On some architectures (RDNA) ``rocminfo`` counts single compute units, but HIP counts pairs of them. Then the number
-    is halved, unless the environment variable ``GPU_ENABLE_WGP_MODE=0`` says otherwise. See
-    ``logparse.target.hip_count``.
+    See ``logparse.target.hip_count``.
     """
     if not (_PAIRS_CUS.match(agent["arch"]) and agent.get("cu_count", "").isdecimal()):
         return agent
+    # On some architectures (RDNA) ``rocminfo`` counts single compute units, but HIP counts pairs of them, unless this
+    # environment variable says otherwise.
     if os.environ.get("GPU_ENABLE_WGP_MODE") == "0":
         return agent | {"wgp_mode": "0"}
     return agent | {"cu_count": str(int(agent["cu_count"]) // 2)}
@@ -121,8 +121,7 @@ def nvidia_tools() -> dict[str, str]:
 def torch_facts() -> dict[str, str]:
     """Return facts that only torch can state: its version, its GPUs, and the validators of TunableOp.
 
-    Validators are versions and other facts that PyTorch writes into its TunableOp files. Such a file is used only on a
-    machine with the same validators.
+    Validators are versions and other facts which a machine must have in common with a TunableOp file to use it.
     """
     import torch
 
@@ -134,6 +133,7 @@ def torch_facts() -> dict[str, str]:
     out["backend"] = "HIP" if getattr(torch.version, "hip", None) else "CUDA"
     out.update(_common(_device(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())))
     with contextlib.suppress(Exception):  # PyTorch is older than 2.3, or was built without TunableOp
+        # PyTorch writes the validators into its TunableOp files.
         validators: Iterable[tuple[str, str]] = torch.cuda.tunable.get_validators()
         out.update((f"validator:{key}", value) for key, value in validators)
     return out
@@ -149,8 +149,7 @@ def _device(properties: Any) -> dict[str, str]:
 def loaded_libraries() -> dict[str, str]:
     """Find out the versions of the math libraries (such as MIOpen) that PyTorch has loaded into this process.
 
-    PyTorch may bring its own copy of a library. Then the header files in the ROCm folder state another version. The
-    result replaces it by the version that the copy itself reports, or by an empty text (unknown).
+    An empty text means that the version is unknown.
     """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
@@ -161,6 +160,8 @@ def loaded_libraries() -> dict[str, str]:
         out["cublaslt_version"] = str(tell())
     for library, (_, facts) in _LIBRARIES.items():
         if library in paths and ROCM.resolve() not in paths[library].resolve().parents:
+            # PyTorch may bring its own copy of a library. Then the header files in the ROCm folder state another
+            # version, which is replaced by the one that the copy itself reports, or by an empty text.
             out.update(dict.fromkeys(facts(0, 0, 0, ""), ""))  # torch bundles it, so the headers are of another build
     if "libMIOpen" in paths:
         numbers = [ctypes.c_size_t() for _ in range(3)]

@@ -21,11 +21,12 @@ class Observed:
     """Notes that the processes of a job wrote about themselves: numbers of steps, and remarks for the user.
 
     * ``processes`` is the number of processes that wrote a file.
-    * ``units`` is the number of steps (training steps or requests) that they counted together.
-    * ``notes`` maps each remark for the user to the number of processes that wrote it.
+    * ``units`` is the number of steps of all processes together.
+    * ``notes`` counts the processes by remark.
     """
 
     processes: int
+    # Steps are training steps or requests.
     units: int
     notes: Counter[str]
 

@@ -60,13 +60,8 @@ class Trace:
 def trace_of(text: str, unit: str = "") -> Trace | None:
     """Parse the value of ``--trace``, which says how much of the job is traced at a time.
 
-    =======  =======================
-    value    meaning
-    =======  =======================
-    ``2``    two steps
-    ``2s``   two seconds
-    ``0``    nothing (returns None)
-    =======  =======================
+    * ``2`` means two steps, ``2s`` two seconds.
+    * ``0`` means nothing (returns None).
 
     ``unit`` is the value of ``--unit``, the function whose calls are the steps. Raises UsageError for any other value.
     """
@@ -154,8 +149,7 @@ def plan(
 def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for a job whose steps are only counted and timed. No library writes a log.
 
-    The results are written to ``folder``. ``unit`` names the function whose calls are the steps. If it is empty,
-    logparse finds the steps itself.
+    ``unit`` names the function whose calls are the steps. If it is empty, logparse finds the steps itself.
     """
     return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
 
@@ -286,10 +280,9 @@ def _doubtful(command: Sequence[str]) -> Iterator[str]:
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
     """Write the settings that switch on logging as shell lines, for users who start their job without logparse.
 
-    A setting becomes ``export NAME=VALUE`` or ``unset NAME``. Comments explain what the numbers mean (for example
-    ``HIPBLASLT_LOG_MASK``) and which command reads the logs afterwards. ``store`` and ``run`` are options of that
-    command.
+    Comments name the command that reads the logs afterwards. ``store`` and ``run`` are options of that command.
     """
+    # A setting becomes ``export NAME=VALUE`` or ``unset NAME``. Comments also explain what the numbers mean.
     lines, named = [], ["--run", run] if run else []
     for setting in plan.settings:
         value = setting.value

@@ -114,8 +114,7 @@ def _without_calls(facts: Mapping[str, str]) -> str:
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
     """Return the job's environment, and make a folder in which the job can report which settings it has applied.
 
-    The folder is made if the job is traced or should apply something. An error, such as a full disk, is ignored: then
-    the job runs without a report.
+    An error, such as a full disk, is ignored: then the job runs without a report.
     """
     if asked is not None or plan.traced:
         folder = plan.folder / applied.FOLDER
@@ -129,13 +128,13 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
 def _observation(plan: Plan) -> Iterator[str]:
     """Yield the lines that tell the user what was seen of the job while it ran.
 
-    The processes of the job may have left remarks. If traces were wanted but none was written, a line states the
-    reason, unless the job's steps were counted.
+    If traces were wanted but none was written, a line states the reason.
     """
     from logparse.capture import notes
 
     found = notes.observed(plan.folder)
     yield from found.lines()
+    # No reason is needed if the job's steps were counted.
     if plan.traced and (line := notes.untraced(plan.folder, found)):
         yield line
 
@@ -194,8 +193,7 @@ def _probe(python: str, environ: Mapping[str, str]) -> str:
 def interpreter(command: Sequence[str]) -> str:
     """Return the path of the Python that runs a command.
 
-    This is the command itself (``python train.py``), or the Python named in the first line of a script (torchrun, vllm
-    …). If neither is the case, it is the Python that runs logparse.
+    It is the command itself, or the Python in the first line of a script (torchrun …), or else the Python of logparse.
     """
     program = shutil.which(command[0]) if command else None
     if program is None:

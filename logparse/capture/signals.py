@@ -47,8 +47,8 @@ class Signal:
 class Signals:
     """Receives the given signals instead of the process's usual handlers, until ``close`` is called.
 
-    This applies to the calling thread and to the threads that it starts meanwhile. ``before`` is the set of blocked
-    signals that a started program must get back. Raises InputError on systems other than Linux.
+    ``before`` holds the blocked signals that a started program must get back. Raises InputError on systems other than
+    Linux.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:
@@ -63,6 +63,7 @@ class Signals:
         for number in numbers:
             libc.sigaddset(wanted, int(number))
         self.numbers = frozenset(numbers)
+        # This applies to the calling thread and to the threads that it starts meanwhile.
         self.before = signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
         self._source = libc.signalfd(-1, wanted, os.O_CLOEXEC | os.O_NONBLOCK)
         if self._source < 0:

@@ -57,16 +57,15 @@ class Ran:
 
 
 def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> Ran:
-    """Run the user's job with the recommended settings in the folder ``overrides``. Return which settings were applied.
+    """Run the user's job with the recommended settings in the folder ``overrides``.
 
-    The result also says how the job ended. Raises InputError in two cases:
-
-    * The folder holds neither ``apply.sh`` nor ``apply.py``.
-    * Its ``apply.py`` does nothing unless the user's program calls it, and there is no ``apply.sh``.
+    Returns what was applied and how the job ended. Raises InputError if the folder holds no ``apply.sh`` and no
+    ``apply.py`` that works by itself.
     """
     asked = marks.asked_of(overrides)
     words, made = applied(command, overrides, environ)
     if asked.settings == () and not asked.scripts:
+        # The folder's ``apply.py`` does nothing unless the user's program calls it, and there is no ``apply.sh``.
         raise InputError(
             f"--with {overrides}: apply.py does nothing unless the program calls it. Add these lines to the "
             "program: `import apply; apply.settings(); model = apply.model(model)`"
@@ -80,13 +79,11 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
 
 @contextlib.contextmanager
 def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Context that yields a folder in which the job reports which settings it has applied.
-
-    If a ``logparse capture`` runs around this command, the folder is inside that command's folder, so that it reads the
-    reports, too. Otherwise the folder is temporary.
-    """
+    """Context that yields a folder in which the job reports which settings it has applied. Usually it is temporary."""
     around = environ.get(marks.VARIABLE)
     if around and os.path.isdir(around):
+        # A ``logparse capture`` runs around this command. The folder is inside that command's folder, so that it reads
+        # the reports, too.
         yield Path(tempfile.mkdtemp(prefix="run-", dir=around))
         return
     with tempfile.TemporaryDirectory(prefix="logparse-", ignore_cleanup_errors=True) as folder:

@@ -15,10 +15,10 @@ from logparse.executors.executor import Executor
 
 @contextmanager
 def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
-    """Context that runs tasks in parallel: on this machine (``local``) or on a Ray cluster.
+    """Context that runs at most ``jobs`` tasks in parallel (0: one for each core).
 
-    ``engine`` is ``local``, ``ray`` or ``ray://HOST:PORT``. At most ``jobs`` tasks run at once (0: one for each core).
-    Raises UsageError for another engine. Raises InputError if Ray is not installed or no cluster answers.
+    ``engine`` is ``local``, ``ray`` or ``ray://HOST:PORT``. Raises UsageError for another engine, and InputError if Ray
+    or its cluster is not available.
     """
     if engine == "local":
         from logparse.executors.local import LocalExecutor

@@ -1,9 +1,10 @@
 """Interface of executors, which run a function for many independent items in parallel.
 
-The function and the items are pickled. A task whose worker process or machine died is tried again, up to ``TRIES``
-times in all. So the function must be safe to repeat. An ingest is safe: it stores each file in one step, and only if
-the file is not stored yet.
+The function and the items are pickled. The function must be safe to repeat, because a task whose process died is tried
+up to ``TRIES`` times.
 """
+
+# An ingest is safe to repeat: it stores each file in one step, and only if the file is not stored yet.
 
 from __future__ import annotations
 
@@ -64,9 +65,8 @@ class Executor(Protocol):
     ) -> Iterator[tuple[T, R | TaskError]]:
         """Call ``function(item)`` for each item in parallel. Yield each item with its result or error when it is done.
 
-        A new item is taken only when a task can run it, so neither items nor results pile up. ``progress`` gets what
-        the function passes to ``report``. On Ray it gets this only when the task has ended. If the caller raises an
-        exception (also Ctrl-C), the running tasks are ended.
+        A new item is taken only when a task can run it. ``progress`` gets what the function passes to ``report``. If
+        the caller raises an exception, running tasks are ended.
         """
 
 

@@ -42,8 +42,7 @@ class LocalExecutor:
     ) -> Iterator[tuple[T, R | TaskError]]:
         """Call a function for each item in parallel. Yield each item with its result or error as soon as it is done.
 
-        Small work is done in this process. To find out, the weights (bytes to read) that ``resources`` returns are
-        added up. The number of cores that it returns is not used, because the operating system assigns the cores.
+        Small work, by the weights (bytes to read) that ``resources`` returns, is done in this process.
         """
         ahead, rest, weight = deque[T](), iter(items), 0.0
         while weight <= _WORTH or len(ahead) < 2:
@@ -51,6 +50,8 @@ class LocalExecutor:
                 ahead.append(next(rest))
             except StopIteration:
                 break
+            # The number of cores that ``resources`` returns is not used, because the operating system assigns the
+            # cores.
             weight += resources(ahead[-1]).weight
         if self.together > 1 and len(ahead) > 1 and weight > _WORTH:
             from logparse.executors.pool import Pool
@@ -65,12 +66,12 @@ class LocalExecutor:
 def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
     """Return the number of cores that this process may use.
 
-    Batch systems limit a process to some of the cores. Containers limit its computing time. ``quota`` is the Linux file
-    with this limit (cgroup v2). Its content is for example ``200000 100000``: 200 ms of computing time in each 100 ms,
-    so two cores. ``max 100000`` means no limit.
+    ``quota`` is the Linux file (cgroup v2) with a container's limit of computing time.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError), open(quota, encoding="ascii") as told:
+        # The content is for example ``200000 100000``: 200 ms of computing time in each 100 ms, so two cores. ``max
+        # 100000`` means no limit. Batch systems limit a process to some of the cores instead.
         given, period = map(int, told.read().split())
         cores = min(cores, max(1, given // period))
     return cores

@@ -39,10 +39,10 @@ def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
     """Start a Python process that calls ``target(*args)``. Return the process.
 
-    The new process has this process's environment and working folder. All processes that are started in this way come
-    from one server process. ``imports`` names modules that the server imports once for all of them. It always imports
-    the module of ``target``.
+    The process has this process's environment and working folder. ``imports`` names modules to import once for all such
+    processes.
     """
+    # All processes come from one server process, which imports these modules once for all of them.
     _CONTEXT.set_forkserver_preload([target.__module__, *imports])
     process = _CONTEXT.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
     needed = any(getattr(x, "__module__", None) == "__main__" for x in (target, *args))

@@ -132,10 +132,9 @@ class _Nodes:
         self._since: float | None = None
 
     def stranded(self) -> int | None:
-        """Return a number of cores if the largest node of the cluster has died and was not replaced in time.
+        """Return how many cores the largest remaining node has, if a larger node of the cluster has died.
 
-        The number is how many cores the largest remaining node has. The time limit is ``_NODE_SECONDS``. Returns None
-        if no larger node is missing.
+        Returns None if no larger node is missing, or if it has been missing for at most ``_NODE_SECONDS``.
         """
         largest = self._largest()
         self._most = max(self._most, largest)

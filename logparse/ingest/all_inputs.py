@@ -139,10 +139,7 @@ def record(
 ) -> str:
     """Store records that do not come from an input file, such as the measured times of kernels. Return an id for them.
 
-    Either all records become visible at once, or none.
-
-    * ``evidence`` names the kinds of measurements whose times may be used to judge kernels.
-    * Facts in the records (such as the version of a library) are not taken for facts about the user's job.
+    ``evidence`` names the kinds of measurements whose times may be used to judge kernels.
     """
     attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)
@@ -163,7 +160,9 @@ def record(
         readable=True,
         evidence=None if evidence is None else tuple(evidence),
         winners=None if evidence is None else (),
+        # Facts in the records (such as the version of a library) are not taken for facts about the user's job.
         job_log=False,
     )
+    # Either all records become visible at once, or none.
     attempt.commit(row)
     return source

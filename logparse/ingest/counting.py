@@ -75,8 +75,7 @@ def new_counter(
 ) -> Counter:
     """Return a counter of different log lines: the fast one in C if it can be used, otherwise the one in Python.
 
-    The counter in C is not used if it was not built, if it has another version (an older build of this checkout), or if
-    ``native`` is False or ``LOGPARSE_NATIVE=0`` is set.
+    The one in C needs to be built, and ``native`` and ``LOGPARSE_NATIVE`` must not forbid it.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
@@ -86,6 +85,7 @@ def new_counter(
         except ImportError:
             pass
         else:
+            # An older build of this checkout has another version.
             if getattr(_lines, "VERSION", None) == NATIVE_VERSION:
                 return _lines.Counter(records, blocks, starts)
     return PlainCounter(records, blocks, starts)
@@ -109,8 +109,8 @@ def uncoloured(text: bytes) -> bytes:
 class PlainCounter:
     """Counts how often each different line of a log occurs. A faster counter in C gives the same results.
 
-    * ``starts``: texts that follow the time in the prefix ``[date time][LIBRARY]`` of a line. Each begins with ``]``.
-    * ``held``: the approximate memory in bytes that the counted lines need.
+    * ``starts``: texts, beginning with ``]``, that follow the time in a line's prefix ``[date time][LIBRARY]``.
+    * ``held``: bytes of memory in use, roughly.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -160,12 +160,9 @@ class PlainCounter:
     def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
         """Return the different lines that were read since the last call, and how often each one occurred.
 
-        There are three results:
-
-        * the different lines;
-        * the different prefixes (the time, and the process or thread);
-        * the counts, as triples of int64: the index of the line, the index of the prefix, and how often the line
-          occurred with that prefix.
+        * the lines;
+        * the prefixes (time, and process or thread);
+        * the counts: int64 triples of line index, prefix index and count.
         """
         cells = array("q")
         for (entry, place), times in self._cells.items():
@@ -175,12 +172,10 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Two threads may have written into one line of the log. Return the position at which the second text begins.
-
-        The second text is recognised by its prefix ``[date time][LIBRARY]``. Returns 0 without a second text, if its
-        prefix is incomplete, or if further text may begin right before it or behind it.
-        """
+        """Return where the text of a second thread begins in a line of the log, or 0 if there is no second text."""
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
+        # The second text is recognised by its prefix ``[date time][LIBRARY]``. The prefix must be complete, and no
+        # further text may begin right before it or behind it.
         if (
             at <= 0
             or line[at - 1 : at] == b"]"

@@ -1,10 +1,14 @@
 """Find, open, decompress and identify input files.
 
-An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL. A URL begins with
-``s3://``, ``gs://``, ``hdfs://`` or ``file://``. A URL may also name a folder or a glob:
-``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``. The URL of each file that a glob matches keeps the options of the
-glob. ``logparse.location`` describes endpoints and credentials.
+* a file, a folder or a glob (``logs/**/hipblaslt_*.log``)
+* standard input (``-``)
+* a URL (``s3://``, ``gs://``, ``hdfs://`` or ``file://``), also of a folder or a glob
+
+``logparse.location`` describes endpoints and credentials.
 """
+
+# An example of a URL is ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``. The URL of each file that a glob matches
+# keeps the options of the glob.
 
 from __future__ import annotations
 
@@ -238,8 +242,8 @@ class InputFile:
     def digest(self, upto: int, pieces: Sequence[bytes] = ()) -> str:
         """Return the hash of the first ``upto`` bytes of the file as it is stored.
 
-        ``pieces`` are the hashes of the file's first pieces, if they are known already. Raises OSError if the file
-        cannot be read, and InputError if it has become shorter.
+        ``pieces`` are the known hashes of its first pieces. Raises OSError if the file cannot be read, InputError if it
+        became shorter.
         """
         whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without a line end may be longer than a piece
         state, left = Digest(pieces[:whole]), upto - whole * PIECE_BYTES
@@ -263,9 +267,7 @@ class InputFile:
 class Digest:
     """Hash of a file, made from the hashes of its pieces of ``PIECE_BYTES`` bytes.
 
-    The hash of a single piece is its XXH64. The hash of several pieces is the XXH3 (128 bits) of their hashes. If the
-    first pieces of a file were hashed earlier, ``before`` holds their hashes, and ``update`` gets only the bytes behind
-    them.
+    ``before`` holds the hashes of the first pieces, if they are known. Then ``update`` gets only the bytes behind them.
     """
 
     def __init__(self, before: Iterable[bytes] = ()) -> None:
@@ -292,6 +294,7 @@ class Digest:
     def hexdigest(self) -> str:
         """Return the hash of all bytes so far."""
         pieces = [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
+        # The hash of a single piece is its XXH64. The hash of several pieces is the XXH3 (128 bits) of their hashes.
         return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
@@ -345,9 +348,9 @@ class _Passing(io.RawIOBase):
 class Hashing(_Passing):
     """A stream that passes on the bytes of ``raw``, and computes a hash of them meanwhile.
 
-    * ``before`` are bytes that were already read from the stream, and belong to the hash.
-    * ``report`` is called with the number of bytes of each read.
-    * ``whole_lines`` is the hash up to the last line end.
+    * ``before``: bytes that were read earlier and belong to the hash.
+    * ``report``: gets the number of bytes of each read.
+    * ``whole_lines``: hash up to the last line end.
     """
 
     def __init__(self, raw: BinaryIO, report: Callable[[int], None], before: bytes = b"") -> None:
@@ -431,9 +434,8 @@ class CutError(InputError):
 class _Bounded(_Passing):
     """Stream of decompressed bytes. Their number is limited, because a few bytes can expand to terabytes.
 
-    * Raises CutError after the last byte of a file that ends too early.
-    * Raises InputError if a file is damaged in another way. Then all bytes that were decompressed may be wrong, because
-      the checksum that would tell is at the end of the file.
+    Raises CutError after the last byte of a file that ends too early, and InputError if a file is damaged in another
+    way.
     """
 
     def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
@@ -451,6 +453,8 @@ class _Bounded(_Passing):
                 break
             parts.append(data)
             length += len(data)
+        # If a file is damaged and not merely cut, all bytes that were decompressed may be wrong, because the checksum
+        # that would tell is at the end of the file.
         if self._damage and (size < 0 or not parts or not self._is_cut):
             raise (CutError if self._is_cut else InputError)(
                 f"{self._path}: the compressed file is damaged: {self._damage}"
@@ -622,12 +626,11 @@ its last write.
 
 
 def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
-    """Yield the files in a folder and its subfolders.
+    """Yield the files in a folder and its subfolders, except names that match ``_LEFT_OUT`` and files of stores.
 
-    * Names that match ``_LEFT_OUT`` and files of stores are left out.
-    * Links to folders are left out, because they may form a loop.
-    * Files that logparse itself wrote are added to ``left_out`` instead.
+    Files that logparse itself wrote are added to ``left_out`` instead.
     """
+    # Links to folders are not followed, because they may form a loop.
     for root, folders, files in os.walk(folder):
         if META in files:
             folders.clear()

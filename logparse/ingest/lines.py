@@ -98,7 +98,7 @@ class Distinct:
 class Claimed(NamedTuple):
     """A line that is a part of a record of several lines, for example a line of a table in the log.
 
-    The object holds the result of reading the line, the line's offset, its bytes, and the name of the format.
+    ``outcome`` is the result of reading the line, ``offset`` its place, and ``raw`` its bytes.
     """
 
     outcome: Outcome
@@ -130,8 +130,8 @@ class LineReader:
     """Counts how often each different line of a log occurs.
 
     * ``feed`` takes a block of whole lines, ``take`` returns the counts, and ``close`` ends the log.
-    * ``threads`` parts of a file are counted at the same time, by code in C, which does not hold Python's global lock.
-    * ``head`` holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
+    * ``threads`` is how many parts of a file are counted at the same time.
+    * ``head`` holds the log's first bytes.
     """
 
     def __init__(
@@ -148,6 +148,7 @@ class LineReader:
         records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))
         block = _shortest(tuple(m for f in blocks for m in f.markers))
         self.marker = counting.any_of((*records, *block))
+        # The first bytes show whether the log is a table of counts (``uniq -c``).
         self.is_table = self._is_table(head)
         # A count before a line hides the line's prefix.
         prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]
@@ -156,6 +157,7 @@ class LineReader:
         self._claimer: BlockReader | None = None
         self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]
         counter = counting.new_counter(records, block, starts, native=native)
+        # The threads run code in C, which does not hold Python's global lock.
         self._threads = 1 if isinstance(counter, counting.PlainCounter) else threads
         self._idle = [counter]
         if self._threads > 1:  # one more than threads, so that no thread waits for this one
@@ -168,11 +170,7 @@ class LineReader:
         self._taking = _Taking(self, self.read)
 
     def _is_table(self, head: bytes) -> bool:
-        """Return True if the log is a table of lines with their counts, as ``sort | uniq -c`` prints it.
-
-        In such a table most lines that may have a known format begin with a count. If no line may have a known format,
-        every line must begin with a count.
-        """
+        """Return True if the log is a table of lines with their counts, as ``sort | uniq -c`` prints it."""
         lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
         # This holds for nearly all streams.  It is tested first, because compiling the pattern of all markers takes a
         # while.
@@ -180,6 +178,8 @@ class LineReader:
             return False
         if _are_numbered(lines):
             return False
+        # In such a table most lines that may have a known format begin with a count. If no line may have a known
+        # format, every line must begin with a count.
         marked = [line for line in lines if self.marker.search(line)]
         counted = sum(_COUNT.match(line) is not None for line in marked or lines)
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
@@ -293,9 +293,8 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Several threads count parts of a large log. Wait until the first part is done, and add up its counts.
+        """Wait until the first of the parts that threads count is done, and add up its counts.
 
-        Tables, and other entries with several lines, must be read in order. So their lines in this part are read now.
         Returns the number of bytes that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
@@ -303,6 +302,7 @@ class LineReader:
         stop = result[-1]
         hashes = cast("NativeCounter", counter).hashes()
         self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
+        # Tables, and other entries with several lines, must be read in order. So their lines in this part are read now.
         self._follow(text, start, counter, result)
         if stop < end:  # the counter stopped because it was full
             self._counting.appendleft(self._count_range(text, stop, end, counter, _GO_ON))
@@ -311,11 +311,7 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Add up the counts of one part of the log, and read its tables and other entries with several lines.
-
-        The first line of such an entry contains a text that identifies its format. From there, all lines up to the end
-        of the entry are read in order.
-        """
+        """Add up the counts of one part of the log, and read its tables and other entries with several lines."""
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
         lines, foreign, blank, splits, events, stop = counted
@@ -323,6 +319,8 @@ class LineReader:
         self.read.foreign += foreign
         self.read.blank += blank
         self.read.splits += splits
+        # The first line of such an entry contains a text that identifies its format. From there, all lines up to the
+        # end of the entry are read in order.
         for start, length in np.frombuffer(events, np.int64).reshape(-1, 2).tolist():
             self._follow_between(text, at, start)
             self._event(text.span(start, length), start)
@@ -330,14 +328,12 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Read the next lines of a table, or of another log entry that has several lines and is still incomplete.
-
-        These lines contain no text that identifies a format. So they were counted before as blank or unknown lines. If
-        a line belongs to the table, this count is reduced by one.
-        """
+        """Read the next lines of a table, or of another log entry that has several lines and is still incomplete."""
         while at < stop and self._awake:
             line = text.line(at, stop)
             if self._counted(line)[-1][0] is None and self._shown(line, at):
+                # The line contains no text that identifies a format, so it was counted before as blank or unknown. It
+                # belongs to the table, so this count is reduced by one.
                 if line.strip():
                     self.read.foreign -= 1
                 else:
@@ -352,12 +348,12 @@ class LineReader:
     def _event(self, line: bytes, place: int) -> None:
         """Read a line that may be the beginning of a table, or of another log entry that has several lines.
 
-        The line contains a text by which such an entry is recognised. If the line does not belong to such an entry, it
-        is counted as a line of unknown format, unless it was counted before as an entry of its own.
+        Otherwise, the line is counted as one of unknown format.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
         if format is None:
+            # The line was not counted before as an entry of its own.
             if not self._shown(line, place):
                 self.read.foreign += 1
             return
@@ -371,9 +367,9 @@ class LineReader:
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """Split a line of the log into its entries. There are two if two threads wrote into one line.
 
-        Colours (escape sequences of the terminal) are removed first. Each part is returned with its format, its start
-        and its end. A text that is not recognised has the format None.
+        Returns each entry's format (None if it is not recognised), start and end, without colours.
         """
+        # Colours are escape sequences of the terminal. They are removed first.
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
@@ -404,14 +400,11 @@ class LineReader:
 
 
 def _are_numbered(lines: Sequence[bytes]) -> bool:
-    """Return True if the numbers before the lines are line numbers, and not counts.
-
-    Programs such as ``cat -n``, ``nl`` and ``less -N`` print line numbers. The character behind the number helps. After
-    a count, ``uniq -c`` prints a blank. After a line number, ``cat -n`` and ``nl`` print a tab.
-    """
+    """Return True if the numbers before the lines are line numbers (``cat -n``, ``nl``, ``less -N``), not counts."""
     found = [match for match in map(_NUMBER.match, lines) if match is not None]
     numbers = [int(match[1]) for match in found]
     steps = [after - before for before, after in pairwise(numbers)]
+    # After a count, ``uniq -c`` prints a blank. After a line number, ``cat -n`` and ``nl`` print a tab.
     enough = 2 if all(match[0].endswith(b"\t") for match in found) else _MIN_NUMBERED
     return len(numbers) >= enough and min(steps) > 0 and 2 * steps.count(1) > len(steps)
 
@@ -424,18 +417,18 @@ def _line(raw: bytes, place: int) -> Line:
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return the markers that are enough to find all lines. A marker is a text that identifies lines of a format.
 
-    A marker that contains another marker is not needed. If both ``conv`` and ``conv -n`` were markers, each line with
-    the second would also contain the first, so ``conv`` alone would be enough.
+    A marker that contains another marker is not needed.
     """
+    # For example, each line with ``conv -n`` also contains ``conv``.
     return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
     """Find the next record of a format in a line, at position ``at`` or later. Return the match, or None.
 
-    Every record of the format contains one of the texts ``markers``. They are searched first, because that is faster
-    than the pattern ``start``.
+    Every record of the format contains one of the texts ``markers``.
     """
+    # The markers are searched first, because that is faster than the pattern ``start``.
     for marker in markers:
         if line.find(marker, at) >= 0:
             return start.search(line, at)
@@ -506,8 +499,7 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 class _Taking:
     """Adds up the counts of log lines from several counters into one list of different lines.
 
-    Each thread that reads a part of a large log has a counter. If two threads of the job wrote into one line at the
-    same time, the line is divided again.
+    Each thread that reads a part of a large log has a counter.
     """
 
     def __init__(self, reader: LineReader, out: Read) -> None:
@@ -545,6 +537,7 @@ class _Taking:
         for entry, total, (begin, end) in zip(entries, times, pairwise([*begins.tolist(), len(cells)]), strict=True):
             self._entry(entry, total, numbers[begin:end], counts[begin:end])
 
+    # If two threads of the job wrote into one line at the same time, the line is divided again.
     def _entry(self, entry: counting.CountedLine, times: int, numbers: Ints, counts: Ints) -> None:
         reader, out = self._reader, self._out
         raw, key, offset, event, torn = entry
@@ -603,23 +596,24 @@ class _Taking:
 class _Stood(NamedTuple):
     """How often the same text occurs in a part of the log, in total and for each time and process.
 
-    * ``lines``: the number of lines with this text.
-    * ``counts[i]``: the number of lines for the time and process with index ``numbers[i]`` in a list.
-    * ``stated``: a count that the log itself gives in front of each such line, as ``uniq -c`` does, or None.
+    * ``counts[i]``: number of lines for the time and process with index ``numbers[i]`` in a list.
+    * ``stated``: a count in front of each such line, or None.
     """
 
     lines: int
     numbers: Ints
     counts: Ints
+    # ``uniq -c`` prints such counts.
     stated: int | None
 
 
 def has_long_line(file: int, start: int, end: int) -> bool:
     """Return True if bytes ``start`` to ``end`` of a file may contain a line of more than ``LONGEST_BYTES``.
 
-    ``file`` is a file descriptor. The range is divided into stretches of half of ``LONGEST_BYTES``, and each stretch is
-    searched for its first line end. If a line is longer than ``LONGEST_BYTES``, at least one stretch has no line end.
+    ``file`` is a file descriptor.
     """
+    # The range is divided into stretches of half of ``LONGEST_BYTES``. If a line is longer than ``LONGEST_BYTES``, at
+    # least one stretch has no line end.
     half = LONGEST_BYTES // 2
     return any(not _has_line_end(file, at, at + half) for at in range(start, end - half + 1, half))
 
@@ -649,13 +643,13 @@ _COMMAND_BYTES = 64 << 10
 def continued_commands(data: bytes) -> bytes:
     r"""Join the lines of a command that is continued by a backslash, such as ``hipblaslt-bench -m 1 \`` and ``-n 2``.
 
-    The backslashes and line ends become as many blanks, so that every other byte keeps its position. Other lines, and a
-    command whose last line is missing, stay as they are.
+    Every other byte keeps its position, because blanks replace backslashes and line ends.
     """
     if b"\\" not in data or not _CONTINUATION.search(data):
         return data
 
     def joined(command: re.Match[bytes]) -> bytes:
+        # A command whose last line is missing stays as it is.
         return command[0] if command.end() == len(data) else _CONTINUATION.sub(_blanks, command[0])
 
     return _CONTINUED.sub(joined, data)

@@ -1,9 +1,12 @@
 """Find out which process wrote a log, if its lines do not state it: from ``--pid`` or from the file's name.
 
-Libraries put the id of the process into a name where the user wrote ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``).
-Launchers put ``rank3`` or ``pid=77`` into a name. Any other number in a name belongs to a model, a date or a device:
-``Llama-2-70B.log``, ``mi300x.log``.
+* ``job_%i.log``: libraries replace ``%i`` by the process's id.
+* ``rank3``, ``pid=77``: launchers write these.
+* ``Llama-2-70B.log``, ``mi300x.log``: no process.
 """
+
+# The user sets such a name, for example, by ``HIPBLASLT_LOG_FILE=job_%i.log``. Any other number in a name belongs to a
+# model, a date or a device.
 
 from __future__ import annotations
 
@@ -59,14 +62,14 @@ def stated_process(text: str | None) -> Process | None:
 def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
     """Find the id of the process (rank or pid) in each file name.
 
-    If a name contains several numbers, it is compared with names that differ only in their numbers. The last number
-    that differs is the process: 3 in ``rank3_2026.log`` beside ``rank4_2026.log``. If none differs, the last number is
-    used.
+    Of several numbers, the last that differs from similar names decides: 3 in ``rank3_2026.log`` beside
+    ``rank4_2026.log``.
     """
     numbers = {name: [int(match[match.lastgroup or 0]) for match in _PLACE.finditer(name)] for name in names}
     alike: dict[str, list[list[int]]] = {}
     for name, held in numbers.items():
         alike.setdefault(_template(name), []).append(held)
+    # Similar names differ only in their numbers. If no number differs, the last number is used.
     varying = {
         template: [i for i, held in enumerate(zip(*rows, strict=True)) if len(set(held)) > 1] or [-1]
         for template, rows in alike.items()

@@ -65,8 +65,8 @@ class StreamRead:
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read the lines in bytes ``start`` to ``end`` of a file descriptor.
 
-        Every now and then it yields how many bytes were read since the last time, so that the caller can show the
-        progress. Raises OSError if the file cannot be read.
+        Every now and then it yields how many bytes were read since the last time. Raises OSError if the file cannot be
+        read.
         """
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
@@ -125,12 +125,13 @@ class StreamRead:
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
         """Return the records in a line, as read by the line's format.
 
-        The result is kept in memory, because the line may occur again later or in another file. A line that occurred
-        several times is always kept, and any other line only while there is room.
+        ``times`` is how often the line occurs.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
             outcome = storable(format.read(text))
+            # The result is kept in memory, because the line may occur again later or in another file. A line that
+            # occurred several times is always kept, and any other line only while there is room.
             if len(text) < _LONG and (times > 1 or len(_outcomes) < _REMEMBERED):
                 if len(_outcomes) >= _REMEMBERED:
                     _outcomes.clear()
@@ -141,9 +142,9 @@ class StreamRead:
 def _of_the_job(record: Record) -> Record:
     """Mark a call as made by the user's job, although its log line looks like a command that a person typed.
 
-    This is right for a table of counts (``uniq -c``), because all its lines come from the job's log. Other kinds of
-    results are returned unchanged.
+    Other kinds of results are returned unchanged.
     """
+    # This is right for a table of counts (``uniq -c``), because all its lines come from the job's log.
     return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
 
@@ -166,14 +167,16 @@ class Tally:
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
         """Add one log line, or several that belong together, to the statistics of this log.
 
-        * ``outcome`` states the number of lines, their category (such as ``call``) and the calls in them.
-        * ``times`` is how often the same line occurs. The number of calls is multiplied by it.
-        * ``units``: the number to add to the category if the caller has already added the lines to the total.
+        * ``outcome``: the lines, their category (such as ``call``) and their calls.
+        * ``times``: how often the line occurs.
+        * ``units``: lines to add to the category only.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
+        # If ``units`` is given, the caller has already added the lines to the total.
         self.lines += outcome.lines if units is None else 0
         if format:
             self._formats.add(format)
+        # The number of calls is multiplied by ``times``.
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:

@@ -126,8 +126,7 @@ class Reader:
 def _settled(result: Ingested, state: str | bool) -> Ingested:
     """Return the final result for a file, after its rows were written or could not be written.
 
-    ``state`` is True if the rows were new, False if they were already in the store, or a text with the reason why they
-    could not be written.
+    ``state`` is True if the rows were new, False if the store had them, or the reason for a failure.
     """
     if isinstance(state, str) and result.state in ("new", "grown"):
         return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
@@ -309,11 +308,11 @@ class _Input:
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
-        """Read a log from the beginning to the end, one block at a time, and compute its hash on the way.
+        """Read any log, also a compressed one, one block at a time, and compute its hash on the way.
 
-        This works for every log, also for a compressed one. A faster way exists only for large local files. Returns the
-        hashes, the size, and the last line if it has no line end.
+        Returns the hashes, the size, and the last line if it has no line end.
         """
+        # A faster way exists only for large local files.
         hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
         marked = self.file.mark_bytes
@@ -336,11 +335,10 @@ class _Input:
         return _Passed(digest, lines, inner, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
-        """Read a large local file fast: code in C reads it with several threads.
+        """Read a large local file fast: code in C reads it with several threads, and computes its hash.
 
-        The file's hash is computed at the same time. Returns None, and reads nothing, if the file is small, compressed
-        or not on this machine. Returns None also if a line may be too long, because the code in C would keep the whole
-        line in memory.
+        Returns None, and reads nothing, if the file is small, compressed or not on this machine, or may have a too long
+        line.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:
@@ -348,6 +346,7 @@ class _Input:
         with open(path, "rb", buffering=0) as raw:
             file = raw.fileno()
             size = os.fstat(file).st_size
+            # The code in C would keep the whole line in memory.
             if has_long_line(file, start, size) or has_continuation(file):
                 return None
             place = last_line_end(file, start, size)

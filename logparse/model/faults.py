@@ -1,8 +1,10 @@
 """Find out why a problem (such as a matrix product) or a solution (a kernel for it) cannot be stored.
 
-The store keeps a problem or a solution as a text, and parses this text later.  A blank in a type, or a comma in a
-layout, would make a text that cannot be parsed.  A number outside of its range cannot be stored either.
+The reason is a number out of range, or a character that would make its stored text unreadable.
 """
+
+# The store keeps a problem or a solution as a text, and parses this text later. A blank in a type, or a comma in a
+# layout, would make a text that cannot be parsed.
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 """Gains: the time that something takes now, and the time that it takes after a change.
 
-They are used for everything that promises or measures a saving: findings, changes, the list of things to do, simulated
-steps and measured runs.  How surely a gain is known is its ``Sureness`` (``remedies.py``).
+Everything that promises or measures a saving has a gain. Its ``Sureness`` (``remedies.py``) says how surely it is
+known.
 """
+
+# Findings, changes, the list of things to do, simulated steps and measured runs have gains.
 
 from __future__ import annotations
 

@@ -52,9 +52,10 @@ T = TypeVar("T")
 def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
     """Make a frozen dataclass object from the values of all its fields, without calling its constructor.
 
-    Python's copy and pickle do the same.  The constructor makes a call for each of a problem's 38 fields, which takes
-    half of the time to read a problem's text.
+    Python's copy and pickle do the same.
     """
+    # The constructor makes a call for each of a problem's 38 fields, which takes half of the time to read a problem's
+    # text.
     made = object.__new__(kind)
     vars(made).update(values)
     return made
@@ -149,9 +150,10 @@ class GemmProblem:
     def irrelevant(self) -> frozenset[str]:
         """Names of the fields that make no difference for this matrix product.
 
-        For example, the type of C does not matter if beta is zero.  Products that differ only in such fields are the
-        same.  So ``normal`` sets these fields to None, and ``text`` shows them as ``-``.
+        For example, the type of C does not matter if beta is zero.
         """
+        # Products that differ only in such fields are the same. So ``normal`` sets these fields to None, and ``text``
+        # shows them as ``-``.
         out: set[str] = set()
         if self.batch_count == 1:
             out.add("batch_mode")
@@ -171,16 +173,16 @@ class GemmProblem:
     def plain(self) -> frozenset[str]:
         """Names of the fields that have their usual value, so that the product's text shows only ``-`` for them.
 
-        * ``scale_a`` to ``scale_d``: no scale, for a matrix whose type is not narrow.
-        * ``swizzle_a``, ``swizzle_b``: the matrix has no special layout (False).
-        * ``compute_input_a_type``, ``compute_input_b_type``: the matrix is multiplied in its own type.
-        * ``sm_count``: the kernel may use all compute units (0).
+        For example, ``sm_count`` is usually 0: the kernel may use all compute units.
         """
         values = vars(self)
+        # No scale is usual for a matrix whose type is not narrow.
         out = {f"scale_{x}" for x in "abcd" if values[f"scale_{x}"] == "none" and values[f"{x}_type"] not in NARROW}
+        # Usually the matrix has no special layout.
         out |= {name for name in ("swizzle_a", "swizzle_b") if values[name] is False}
         for x in "ab":
             own = values[f"{x}_type"]
+            # Usually the matrix is multiplied in its own type.
             if own is not None and values[f"compute_input_{x}_type"] == own:
                 out.add(f"compute_input_{x}_type")
         if values["sm_count"] == 0:
@@ -189,12 +191,9 @@ class GemmProblem:
 
     @property
     def normal(self) -> GemmProblem:
-        """The same product with equivalent values spelled alike, so that equal calls have equal fields.
-
-        * A conjugate transpose becomes a transpose for real types.
-        * Strides become 0 for a batch of one.
-        * Fields that make no difference become None.
-        """
+        """The same product with equivalent values spelled alike, so that equal calls have equal fields."""
+        # A conjugate transpose becomes a transpose for real types, strides become 0 for a batch of one, and fields that
+        # make no difference become None.
         return self._normalised or self  # if this problem cached itself, that would be a reference cycle
 
     @cached_property
@@ -223,7 +222,6 @@ class GemmProblem:
 
         * ``?`` is an unknown value.
         * ``-`` is the usual value, or a value that makes no difference.
-        * The words ``input=`` and ``sms=`` came later, so a text has them only for an unusual value.
         """
         mine, irrelevant, plain = vars(self.normal), self.irrelevant, self.plain
         cells: list[object] = []  # This runs for each distinct line of a log.  So it is one loop without calls.
@@ -237,6 +235,7 @@ class GemmProblem:
                 value = int(value)
             cells.append(value)
         *usual, input_a, input_b, sm_count = cells
+        # The words ``input=`` and ``sms=`` came later, so a text has them only for an unusual value.
         last = f" input={input_a},{input_b}" if input_a != "-" or input_b != "-" else ""
         last += f" sms={sm_count}" if sm_count != "-" else ""
         last += " members=" + ",".join(member.text for member in self.members) if self.members else ""
@@ -293,9 +292,9 @@ class GemmProblem:
     def bytes(self) -> float | None:
         """The least number of bytes to move: A, B and D once each, and C once if beta is not zero.
 
-        For a grouped GEMM it is the sum over the members.  An operand of stride 0 is one matrix for the whole batch.
         Unknown (None) if a size or the type of A is unknown.
         """
+        # For a grouped GEMM it is the sum over the members.
         if self.members:
             each = [one.bytes for one in self.gemms]
             return None if None in each else sum(x or 0.0 for x in each)
@@ -305,6 +304,7 @@ class GemmProblem:
         c = 0.0 if self.beta != "nonzero" else TYPE_BYTES.get(self.c_type or str(self.d_type), 0.0)
         m, n, k, batch = int(self.m or 0), int(self.n or 0), int(self.k or 0), int(self.batch_count or 0)
         strides = (self.stride_a, self.stride_b, self.stride_c)
+        # An operand of stride 0 is one matrix for the whole batch.
         of_a, of_b, of_c = (min(batch, 1) if stride == 0 else batch for stride in strides)
         return of_a * m * k * a + of_b * k * n * b + m * n * (of_c * c + batch * d)
 
@@ -482,9 +482,10 @@ class ConvProblem:
     def least_flops(self) -> float | None:
         """Number of operations that no algorithm can save: ``flops`` divided by the number of taps of the filter.
 
-        Winograd's algorithm and the FFT need fewer operations than ``flops``.  They still multiply once for each pair
-        of input and output channel and each output, which is one tap.  Unknown (None) if a size is unknown.
+        Unknown (None) if a size is unknown.
         """
+        # Winograd's algorithm and the FFT need fewer operations than ``flops``. They still multiply once for each pair
+        # of input and output channel and each output, which is one tap.
         taps = _product(self.filter_d, self.filter_h, self.filter_w)
         return None if self.flops is None or not taps else self.flops / taps
 

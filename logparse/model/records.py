@@ -76,12 +76,12 @@ class Call:
 class Measurement:
     """The measured time of one kernel for one matrix product or convolution, or the reason why there is no time.
 
-    ``origin`` is the tool that measured, for example ``find-db``, ``tunableop`` or ``trace`` (see
-    ``libraries.kinds.format.Origin``).  An answer that compares times of different tools names the tools.
+    ``origin`` is the tool that measured, for example ``find-db`` (see ``libraries.kinds.format.Origin``).
     """
 
     problem: Problem
     solution: Solution
+    # An answer that compares times of different tools names the tools.
     origin: str
     status: Status = "ok"
     time_us: float | None = None
@@ -157,10 +157,10 @@ class Message:
 class SolutionName:
     """The names that one build of a library has for a kernel that is known by its number.
 
-    They come from the output of a benchmark or from an extended profile.  ``name`` is the library's name of the
-    solution, and ``kernel_name`` is the name of its GPU kernel.
+    ``name`` is the library's name of the solution, and ``kernel_name`` is the name of its GPU kernel.
     """
 
+    # The names come from the output of a benchmark or from an extended profile.
     solution: Solution
     name: str | None = None
     kernel_name: str | None = None
@@ -210,11 +210,11 @@ class Collective:
 class Reject:
     """A line, or part of a line, that is of a known format but cannot be read, with the reason.
 
-    ``offset`` is its position in bytes from the start of the line.  A ``length`` of 0 means the whole line.  The line's
-    place in the file is added later.
+    ``offset`` and ``length`` are bytes from the start of the line. A ``length`` of 0 means the whole line.
     """
 
     reason: str
+    # The line's place in the file is added later.
     offset: int = 0
     length: int = 0
 
@@ -409,9 +409,9 @@ R = TypeVar("R", Evidence, Finding)
 def fast_replace(record: R, **changes: object) -> R:
     """Return a copy of a finding, or of the evidence for it, with some values changed.
 
-    ``dataclasses.replace`` does the same but takes ten times as long.  The speed matters, because this function sets
-    the rank and the reasons of every finding of a large store.
+    ``dataclasses.replace`` does the same but takes ten times as long.
     """
+    # The speed matters, because this function sets the rank and the reasons of every finding of a large store.
     values = vars(record) | changes
     values.pop("shown", None)  # this cached value belongs to the old values
     return of_fields(type(record), values)

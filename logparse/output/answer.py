@@ -1,8 +1,10 @@
-"""Print the answer of a command on the terminal, or write it as CSV, JSON or Parquet.  This module computes nothing.
+"""Print the answer of a command on the terminal, or write it as CSV, JSON or Parquet.
 
-A command returns an ``Answer``, and ``show`` prints it.  ``TABLES`` has the columns of every table that a script may
-read.  Their names, order and types do not depend on the content of the store.
+``show`` prints an ``Answer``. ``TABLES`` has the columns of every table that a script may read, which are the same for
+every store.
 """
+
+# This module computes nothing. The names, order and types of the columns do not depend on the content of the store.
 
 from __future__ import annotations
 
@@ -123,8 +125,7 @@ class Answer:
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
     """Choose the format of a table: ``how`` if it is given, otherwise by the ending of the file ``out``.
 
-    Without a file name it is ``table``.  Raises UsageError if ``out`` is just the name of a format, or ends like a file
-    of another kind.
+    Raises UsageError if ``out`` is just the name of a format, or has an unknown ending.
     """
     if how is not None:
         return how
@@ -134,6 +135,7 @@ def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
         )
     ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
     if ending in ("", "txt", "table"):
+        # Also without a file name the format is ``table``.
         return TableFormat.table
     if ending not in TableFormat.__members__:
         raise UsageError(f"-o {out}: must end in .csv, .json, .parquet or .txt; for another name, add --format")

@@ -1,9 +1,10 @@
 """Write files into a user's folder in such a way that no reader ever sees half a file.
 
-Each file is written under another name, flushed, and then renamed.  So a full disk, an error or a kill leaves the old
-file.  Several files change together: the first is renamed after the last was flushed.  ``tests/test_architecture.py``
-allows no other way to write such a file.
+A full disk, an error or a kill leaves the old file. Several files change together.
 """
+
+# Each file is written under another name, flushed, and then renamed. Of several files the first is renamed after the
+# last was flushed. ``tests/test_architecture.py`` allows no other way to write such a file.
 
 from __future__ import annotations
 
@@ -22,8 +23,7 @@ _SPECIAL = ("/dev/", "/proc/")
 class Rewrite:
     """Context that writes or replaces several files in a user's folder together: all of them, or none after an error.
 
-    The files get their names when the context ends, in the order in which they were added.  ``within`` is the folder
-    that the user named.  Raises OSError if a link in this folder leads to a place outside of it.
+    ``within`` is the folder that the user named. Raises OSError if a link in it leads to a place outside of it.
     """
 
     def __init__(self, within: Path | None = None) -> None:
@@ -36,6 +36,7 @@ class Rewrite:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             while self._made and kind is None:
+                # The files get their names in the order in which they were added.
                 temporary, place = self._made[0]
                 os.replace(temporary, place)
                 del self._made[0]
@@ -58,12 +59,12 @@ class Rewrite:
 
     @contextlib.contextmanager
     def open(self, path: Path, *, executable: bool = False) -> Iterator[BinaryIO]:
-        """Open a file for writing.  It replaces the old file at the end of the ``with`` block.
+        """Open a file for writing. It replaces the old file at the end of the ``with`` block.
 
-        A pipe or a device is written at once.  The new file has the access mode of the old one.  Raises OSError if that
-        fails. The error names the file.
+        The new file has the access mode of the old one. Raises OSError, which names the file, if that fails.
         """
         try:
+            # A pipe or a device is written at once.
             if _is_special(path):
                 with open(path, "wb") as file:
                     yield file

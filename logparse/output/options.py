@@ -260,17 +260,15 @@ class Command(TyperCommand):
 
 
 def _import_numpy() -> None:
-    """Import NumPy in such a way that it wastes no CPU time.
-
-    By default the threads of NumPy's OpenBLAS run in a loop for a tenth of a second while they wait for work, which is
-    a fifth of a short command's CPU time.  With a setting that OpenBLAS reads when it is loaded, they sleep.  Jobs that
-    this process starts do not inherit the setting.
-    """
+    """Import NumPy in such a way that it wastes no CPU time."""
+    # By default the threads of NumPy's OpenBLAS run in a loop for a tenth of a second while they wait for work, which
+    # is a fifth of a short command's CPU time. With this setting, which OpenBLAS reads when it is loaded, they sleep.
     setting = "OPENBLAS_THREAD_TIMEOUT"  # the exponent of 2 of a number of cycles; at least 4
     if "numpy" not in sys.modules and setting not in os.environ:
         os.environ[setting] = "4"
         import numpy  # noqa: F401
 
+        # Jobs that this process starts must not inherit the setting.
         del os.environ[setting]
 
 
@@ -337,10 +335,11 @@ def verb(
     name: str | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Return a decorator that makes a function a command of the program. The command's help shows an example.
+    """Return a decorator that makes a function a command of the program. The command's help shows ``example``.
 
-    If ``passes_on`` is True, the words after the first argument belong to another program.  ``name`` is needed if the
-    command's name is a keyword of Python.  ``old`` has the earlier names of options, each with the name of today.
+    * ``passes_on``: the words after the first argument belong to another program.
+    * ``name``: needed if the command's name is a keyword of Python.
+    * ``old``: earlier names of options, with today's names.
     """
     settings = {"allow_interspersed_args": False} if passes_on else None
 

@@ -1,8 +1,7 @@
-"""Format tables so that they fit the terminal, and print lines of progress.
+"""Format tables so that they fit the terminal, and print lines of progress."""
 
-The package rich is installed with typer, but it is not used. To import it and to draw 20 rows takes 130 ms of CPU time,
-which doubles the program's start of 119 ms (2026-11-28; this module needs less than 5 ms).
-"""
+# The package rich is installed with typer, but it is not used. To import it and to draw 20 rows takes 130 ms of CPU
+# time, which doubles the program's start of 119 ms (2026-11-28; this module needs less than 5 ms).
 
 from __future__ import annotations
 
@@ -81,17 +80,14 @@ Colour: TypeAlias = Literal["auto", "always", "never"]
 def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
     """Return True if bold text may be written to a stream.
 
-    With ``colour="auto"`` the answer depends on the stream and on two environment variables:
-
-    * If ``NO_COLOR`` is set, it is False.
-    * Otherwise it is True on a terminal, and if ``CLICOLOR_FORCE`` is set also elsewhere.
-
-    Sources: no-color.org, bixense.com/clicolors.
+    With ``colour="auto"`` this depends on ``NO_COLOR``, the stream and ``CLICOLOR_FORCE``. Sources: no-color.org,
+    bixense.com/clicolors.
     """
     if colour != "auto":
         return colour == "always"
     if os.environ.get("NO_COLOR"):
         return False
+    # It is True on a terminal, and if ``CLICOLOR_FORCE`` is set also elsewhere.
     return stream.isatty() or os.environ.get("CLICOLOR_FORCE", "0") != "0"
 
 
@@ -103,15 +99,14 @@ def bold(line: str) -> str:
 def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
     """Format a table as text, with numbers aligned to the right.
 
-    * To fit ``width``, texts are shortened and columns are left out.
-    * Empty columns are left out, then unimportant columns from the right, then columns in ``_ANSWERS``.  The
-      column ``problem`` is never left out.
-    * ``remedy`` tells the user how to see the columns that were left out.
-    * If ``coloured`` is True, the column names are bold.
+    To fit ``width``, texts are shortened and columns are left out. ``remedy`` tells the user how to see those columns.
+    If ``coloured`` is True, the column names are bold.
     """
     columns = _columns(block)
     if not columns:
         return ""
+    # Empty columns are left out, then unimportant columns from the right, then columns in ``_ANSWERS``. The column
+    # ``problem`` is never left out.
     # The width of a row includes the blank at its start.
     shown, left_out = _fitted(columns, None if width is None else width - 1)
 

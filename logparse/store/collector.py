@@ -29,17 +29,13 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """A place in an input file that states calls of GEMMs or of convolutions.
+    """A place in an input file that states calls of GEMMs or of convolutions (``conv``).
 
-    There are three sorts of places:
-
-    * log lines, which have a ``category``;
-    * commands that a benchmark tool printed (``by_tool`` is True);
-    * results of measurements, which have no category.
-
-    A file may state the same call in several places, so only one place is counted.
+    * ``category``: the category of log lines. Results of measurements have none.
+    * ``by_tool``: True for commands that a benchmark tool printed.
     """
 
+    # A file may state the same call in several places, so only one place is counted.
     conv: bool
     category: str | None = None
     by_tool: bool = False

@@ -96,11 +96,9 @@ def _valid(present: Any) -> pa.Buffer | None:
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
-    """Return the two memory buffers of an Arrow text column: the positions of the texts, and the bytes of all texts.
-
-    A column can hold only valid Unicode. So a lone surrogate (half of an escape in JSON) is written as its escape.
-    """
+    """Return the two memory buffers of an Arrow text column: the positions of the texts, and the bytes of all texts."""
     together = "".join(texts)
+    # A column can hold only valid Unicode. So a lone surrogate (half of an escape in JSON) is written as its escape.
     data = together.encode("utf-8", "backslashreplace")
     ascii = len(data) == len(together)
     sizes = [len(text) if ascii else len(text.encode("utf-8", "backslashreplace")) for text in texts]

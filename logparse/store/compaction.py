@@ -37,12 +37,12 @@ _PART_BYTES = 64 << 20  # size of the rows in memory, in bytes, from which on th
 
 
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
-    """Merge the small files of a store into large ones.
+    """Merge the small files of a store into large ones. Return how many files a reader must open, before and after.
 
-    Returns the number of files that a reader must open, before and after. If ``unread`` is True, no other process reads
-    the store, and the old files are removed at once. Raises StoreError if another compaction was faster, or if a file
-    is missing or damaged.
+    ``unread`` says that no other process reads the store. Raises StoreError if another compaction was faster, or if a
+    file is missing or damaged.
     """
+    # If no other process reads the store, the old files are removed at once.
     store.sweep(unread=unread)
     commits, manifest, found = store.whole(None, SCHEMAS)
     recorded = Recorded(commits, manifest)
@@ -100,9 +100,9 @@ def _read(
 ) -> Iterator[pa.Table]:
     """Read the wanted rows of some Parquet files, several files at a time. Yield them in the order of ``paths``.
 
-    Some rows are not wanted, for example if the user has removed their input file. Each row states its attempt, a name
-    for one reading of an input file. ``attempts`` holds the wanted names.
+    ``attempts`` names the readings of input files whose rows are wanted.
     """
+    # Some rows are not wanted, for example if the user has removed their input file.
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
         for start in range(0, len(paths), _READ_TOGETHER):
@@ -114,8 +114,8 @@ def _read(
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
     """Return the rows of a Parquet file that are still valid, with the present columns.
 
-    A row belongs to one reading of an input file, and ``attempts`` names the readings whose rows are valid. Raises
-    StoreError if the Parquet file is damaged, or if another process has removed it.
+    ``attempts`` names the readings of input files whose rows are valid. Raises StoreError if the file is damaged or was
+    removed.
     """
     schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
     try:

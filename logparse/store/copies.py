@@ -100,20 +100,18 @@ class _State(NamedTuple):
     order: _Order
 
     def keys(self, content: str) -> Iterator[_Key]:
-        """An index lists all input files. Yield the keys under which it lists this file, so that its copies find it.
+        """Yield the keys under which an index of all input files lists this file, so that its copies find it.
 
-        The index is a dictionary. ``content`` is the hash of the file's present or earlier content. A key also contains
-        the numbers of processes in the file's path.
+        ``content`` is the hash of the file's present or earlier content.
         """
+        # The index is a dictionary. A key also contains the numbers of processes in the file's path.
         yield self.run, content, False, self.numbers
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """An index lists all input files. Yield the keys under which it lists files of which this file may be a copy.
-
-        The index is a dictionary. Its keys contain, for example, the hash of the content and the numbers of processes
-        in the file's path.
-        """
+        """Yield the keys under which an index of all input files lists those of which this file may be a copy."""
+        # The index is a dictionary. Its keys contain the hash of the content and the numbers of processes in the file's
+        # path.
         for content in self.latest:
             yield self.run, content, True, self.numbers
             yield from ((self.run, content, False, end) for end in _ends(self.numbers))

@@ -31,9 +31,9 @@ def database() -> duckdb.DuckDBPyConnection:
 def shared_database() -> duckdb.DuckDBPyConnection:
     """Return the DuckDB database that all readers in this process share.
 
-    Each reader takes a ``cursor`` of it, because opening a DuckDB takes 10 ms of CPU time. A forked process opens its
-    own, because the threads of its parent's DuckDB do not exist in it.
+    Each reader takes a ``cursor`` of it, because opening a DuckDB takes 10 ms of CPU time.
     """
+    # A forked process opens its own database, because the threads of its parent's DuckDB do not exist in it.
     key = (os.getpid(), tempfile.gettempdir())
     with _MAKING:
         if key not in _SHARED:

@@ -38,12 +38,12 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """When logparse has read an input file, it writes a small file which says so. This entry lists that small file.
+    """An entry for a small file of the store which says that logparse has read an input file.
 
-    * ``file``: the path of the small file in the store.
+    * ``file``: the path of the small file.
     * ``path``: the path of the input file.
-    * ``attempt``: the name of this reading of the input file.
-    * ``run``: the label of the job's execution from which the input file comes.
+    * ``attempt``: the name of this reading.
+    * ``run``: the label of the job's execution.
     """
 
     file: str
@@ -75,51 +75,44 @@ class Inventory:
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
-        """Find the small files that have disappeared from the store although they are still needed.
+        """Find the small files, one for each input file read, that have disappeared although they are still needed.
 
-        A small file says that an input file was read. It is not needed if the data were merged with others (listed in
-        ``manifest``) or removed by the user. ``present`` holds the paths of the existing small files. Each missing file
-        is returned once.
+        ``present`` holds the paths of the existing small files, and ``manifest`` the merged data. No file is returned
+        twice.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
+        # A small file is not needed if the data of its input file were merged with others or removed by the user.
         gone = (row for row in sorted(self.rows) if row.file not in there and row.attempt not in forgotten)
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
         """Find lists of removed data that have disappeared from the store although they are still needed.
 
-        Without such a list, data that the user has removed (``logparse forget``) could appear again. ``attempts`` names
-        the data that were not yet merged into larger files, and ``manifest`` the merged data.
+        ``attempts`` names the data that were not yet merged into larger files, and ``manifest`` the merged data.
         """
+        # Without such a list, data that the user has removed (``logparse forget``) could appear again.
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
         return sorted(one for one in self.forgotten if one.file not in there and one.missed(known))
 
     def due(self, manifest: Manifest) -> bool:
-        """Return True if all inventories (lists of the store's small files) should be merged into one now.
-
-        There are three possible reasons:
-
-        * There are many inventories.
-        * One of them is damaged.
-        * They name old lists of data that the user had removed, which may be deleted now.
-        """
+        """Return True if all inventories (lists of the store's small files) should be merged into one now."""
+        # There are three reasons: there are many inventories, one of them is damaged, or they name old lists of data
+        # that the user had removed, which may be deleted now.
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
         """Return which small files the store must still have after ``logparse compact`` has merged data.
 
-        No longer needed are:
-
-        * a file which says that an input file was read, if its data were merged (listed in ``manifest``) or removed by
-          the user;
-        * a file that lists removed data, if it may be deleted now.
+        ``manifest`` lists the merged data.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
+        # The small file of an input file is not needed if its data were merged or removed by the user.
         rows = (
             row for row in self.rows if row.file not in manifest.row_files and row.attempt not in manifest.forgotten
         )
+        # A file that lists removed data is not needed if it may be deleted now.
         lists = (x for x in self.forgotten if x.file not in spent and (x.file in there or x.missed(frozenset())))
         return [*rows, *lists, *self.others]
 

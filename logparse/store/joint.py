@@ -35,8 +35,7 @@ _PUT_TOGETHER = 16  # row files that are written at a time, because each waits f
 class JointAttempt(Attempt):
     """Collects the data of one small input file while it is read.
 
-    Many small files are read one after the other, and their data are stored together (``JointAttempts``). So this
-    object writes no file itself. It passes everything on to the common object.
+    The data of many such files are stored together by ``JointAttempts``, so this object writes no file itself.
     """
 
     def __init__(self, name: str, group: JointAttempts) -> None:
@@ -47,21 +46,20 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Note that this small input file was read to its end. Its data become visible later, together with others.
+        """Note that this small input file was read to its end. ``JointAttempts.commit`` makes its data visible later.
 
-        ``JointAttempts.commit`` makes them visible. ``row`` describes what was read. Always returns True, because it is
-        not known yet whether the store already has this input file.
+        ``row`` describes what was read. Always returns True.
         """
         self._group.take_row(self, row)
+        # It is not known yet whether the store already has this input file.
         return True
 
 
 class JointAttempts:
     """Stores the data of many small input files together, because separate Parquet files would be slow.
 
-    * The input files are read one after the other.
-    * The names of the Parquet files begin with ``name``.
-    * ``merged_attempts()`` returns which data have meanwhile been merged into larger files by ``logparse compact``.
+    * ``name`` begins the names of the Parquet files.
+    * ``merged_attempts()`` returns which data ``logparse compact`` has merged meanwhile.
     """
 
     def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:
@@ -74,6 +72,7 @@ class JointAttempts:
         self._number = self._row_count = 0
         self._error: OSError | None = None
 
+    # The input files are read one after the other.
     def attempt(self) -> JointAttempt:
         """Begin to read the next small input file. Return the object that collects its data.
 
@@ -151,9 +150,10 @@ class JointAttempts:
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
         """Check once more that the Parquet files just written still exist, after other programs could see their data.
 
-        Another process may have deleted them: ``logparse forget``, or ``logparse compact --now``, which deletes old
-        files at once. If a file is missing, the data are withdrawn, and StoreError is raised.
+        If a file is missing, the data are withdrawn, and StoreError is raised.
         """
+        # Another process may have deleted the files: ``logparse forget``, or ``logparse compact --now``, which deletes
+        # old files at once.
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
         except StoreError:

@@ -62,9 +62,9 @@ because the clocks of hosts differ: if one host removes an old record, no other 
 class Forgotten(NamedTuple):
     """A small file that lists data which the user had removed from the store (``logparse forget``).
 
-    * ``file`` is its path in the store.
-    * ``names`` are the names of the removed data. A name stands for one reading of an input file, or for a merged file.
-    * ``at`` is the time when it was written, in seconds since 1970.
+    * ``file``: its path in the store.
+    * ``names``: readings of input files, or merged files, that were removed.
+    * ``at``: the time when it was written, in seconds since 1970.
     """
 
     file: str
@@ -72,19 +72,19 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """The user has removed data, and this file lists them. Return True if the file may now be deleted.
+        """Return True if this list of removed data may now be deleted from the store.
 
-        It may be deleted if it is old and the store holds none of the removed data any more. ``known`` holds the names
-        of all data in the store.
+        It must be old, and the store may hold none of the data. ``known`` holds the names of all data in the store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """The user has removed data, and this file lists them. Return True if the file must not disappear.
+        """Return True if this list of removed data must not disappear from the store.
 
-        It is needed while it is recent, and as long as the store still holds some of the removed data, which could
-        appear again. ``known`` holds the names of all data in the store.
+        It is needed while it is recent or the store still holds some of the data. ``known`` holds the names of all data
+        in the store.
         """
+        # Without the list, the removed data could appear again.
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
 
@@ -132,11 +132,8 @@ class Manifest:
 
     @cached_property
     def row_files(self) -> frozenset[str]:
-        """The paths of small files that are no longer needed. Each of them says that an input file was read.
-
-        The data of the input files were merged into larger Parquet files, and this manifest now says so. The paths are
-        relative to the store.
-        """
+        """The paths, relative to the store, of small files that are no longer needed because their data were merged."""
+        # Each small file says that an input file was read, and this manifest now says so.
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
@@ -162,11 +159,11 @@ def manifest_file(number: int) -> str:
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
     """Write down that some data must not be read any more, for example because the user has removed them.
 
-    ``what`` holds the names of the data. A name stands for one reading of an input file, or for a merged file. Even if
-    a compaction is just merging their rows, readers will skip the rows.
+    ``what`` holds the names of readings of input files, or of merged files.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
+    # Even if a compaction is just merging the rows of these data, readers will skip the rows.
     replace_file(filesystem, path, seal_list(sorted(what)))
     flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
 
@@ -179,8 +176,8 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
     """Read which data were merged into larger Parquet files, and which data the user has removed.
 
-    Merged data that were removed later are left out. If nothing was ever merged, the result is an empty list
-    (manifest). ``infos`` is the result of ``manifest_files``. Raises StoreError if one of the files is damaged.
+    ``infos`` is the result of ``manifest_files``. If nothing was merged, the list is empty. Raises StoreError if a file
+    is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
@@ -198,6 +195,7 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
     number = int(paths[-1].rsplit("/", 1)[-1].removesuffix(".parquet"))
     records = [part_from_text(text) for text in listed.get("records", ())]
     named = frozenset({*table["attempt"].to_pylist(), *listed["parts"]})
+    # Merged data that were removed later are left out.
     gone = named & {name for one in told for name in one.names}
     if gone:
         table = table.filter(pa.array([attempt not in gone for attempt in table["attempt"].to_pylist()], pa.bool_()))
@@ -214,11 +212,8 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """Return the paths of all files that say what was merged or removed, each with the time of its last change.
-
-    These files are the lists of merged files (manifests), and the lists of data that the user had removed. The times
-    are in nanoseconds.
-    """
+    """Return the paths of all files that say what was merged or removed, each with the time of its last change (ns)."""
+    # These files are the lists of merged files (manifests), and the lists of data that the user had removed.
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}
 

@@ -121,13 +121,13 @@ class Attempt:
     def commit(self, row: Commit) -> bool:
         """Make the rows of an input file visible, after all of them were written.
 
-        For this, one more small file is written (row file). Returns False if another process has already stored the
-        same bytes of the input file. If it returns True, the rows survive a power cut. Raises StoreError if one of the
-        Parquet files was removed meanwhile.
+        Returns False if another process has already stored the same bytes, and True once the rows survive a power cut.
+        Raises StoreError if a Parquet file was removed meanwhile.
         """
         self.place.flush_parts(self.parts)
         self.place.demand_parts(self.parts, row.path)
         row = replace(row, parts=tuple(part.text for part in self.parts))
+        # For this, one more small file is written (row file).
         new = self.place.put_row(row, seal_table(arrow_table([commit_row(row)], COMMIT_SCHEMA)))
         self.place.flush_rows([row])
         return new
@@ -143,11 +143,11 @@ def attempt_of(path: str) -> str:
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return how the names of the Parquet files begin that contain the data of some input files.
+    """Return how the names of the Parquet files begin that contain some readings of input files (``attempts``).
 
-    ``attempts`` names the readings of the input files. For example, ``ab12.3`` is the third of several that were stored
-    together. The names of its files begin with ``ab12.3`` or ``ab12``, so both are returned.
+    For example, the files of ``ab12.3`` begin with ``ab12.3`` or ``ab12``.
     """
+    # ``ab12.3`` is the third of several readings that were stored together.
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
 
@@ -179,19 +179,18 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """Return the path of the small file which says that an input file was read. The path begins at the store's folder.
+    """Return the path, from the store's folder, of the small file which says that an input file was read.
 
-    Without this file, readers of the store ignore the rows of the input file. Its name depends on the input file and
-    the range of bytes that was read.
+    Its name depends on the input file and the range of bytes that was read.
     """
+    # Without this file, readers of the store ignore the rows of the input file.
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """Return the paths of the small files in which logparse notes that an input file was read.
+    """Return the paths, relative to the store, of the small files which note that an input file was read.
 
-    ``commits`` is a table with one row for each reading of an input file. Its columns are ``COMMIT_SCHEMA``. The paths
-    are relative to the store.
+    ``commits`` is a table with one row for each reading of an input file (``COMMIT_SCHEMA``).
     """
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]

@@ -61,14 +61,14 @@ class Pending:
 
 
 class Rows(NamedTuple):
-    """Rows that will be written to one table of the store.  They have the same category, if the table has categories.
+    """Rows that will be written to one table of the store.
 
-    * ``table`` is the name of the table.
-    * ``category`` is the category of log lines, or None if the table has no categories.
-    * ``columns`` are the columns that are known. The others will be null.
+    * ``category``: the category of log lines, or None if the table has no categories.
+    * ``columns``: the columns that are known. The others will be null.
     """
 
     table: str
+    # All rows have the same category.
     category: str | None
     columns: pa.Table
 
@@ -124,9 +124,10 @@ def _schema(name: str) -> pa.Schema:
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
     """Make the column that tells for each row from which input file it comes.
 
-    ``several`` holds the data of the input files. The first ``counts[0]`` rows come from the first of them, the next
-    ``counts[1]`` rows from the second, and so on. The column holds the name of the present reading of the file.
+    The first ``counts[0]`` rows come from the first file in ``several``, the next ``counts[1]`` from the second, and so
+    on.
     """
+    # The column holds the name of the present reading of the file.
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
@@ -162,14 +163,14 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Merge table rows about the same call in the same process at the same time (in whole seconds) into one row.
 
-    The row's count is the sum of their counts. Unknown counts are left out of the sum. The sum is unknown only if all
-    of them are unknown.
+    The row's count is the sum of their known counts.
     """
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
     differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
     first = np.concatenate(([0], np.flatnonzero(differs) + 1))
     sums = np.add.reduceat(np.where(counts == NULL, 0, counts), first)
+    # The sum is unknown only if all of the counts are unknown.
     sums[~np.logical_or.reduceat(counts != NULL, first)] = NULL
     return call[first], pids[first], seconds[first], sums
 

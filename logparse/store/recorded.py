@@ -91,12 +91,10 @@ class Recorded:
         return out
 
     def _of_writer(self, path: str) -> list[str]:
-        """A Parquet file is damaged. Return the paths of the input files from which its rows may come.
-
-        The name of the Parquet file tells this: it begins with the name of one reading of an input file, or of several
-        input files that were stored together.
-        """
+        """Return the paths of the input files from which the rows of a damaged Parquet file may come."""
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
+        # The name of the Parquet file begins with the name of one reading of an input file, or of several input files
+        # that were stored together.
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts
                 and attempt_of(path) in writers_of([attempt]))  # fmt: skip
         return [*mine]

@@ -90,10 +90,10 @@ def launches_sql(where: str = "true") -> str:
 def traced_sql(where: str, counted_as: str) -> str:
     """Return SQL that lists the mean time of a call of each matrix product and convolution, from the traces of a job.
 
-    The result has the columns ``problem, traced_us`` (microseconds). The logs may name a product or convolution
-    differently from the trace. Then its time is listed under the name in the logs. ``counted_as`` is a table with both
-    names, made by ``counted_as_sql``.
+    The columns are ``problem, traced_us`` (microseconds). ``counted_as`` is a table made by ``counted_as_sql``.
     """
+    # The logs may name a product or convolution differently from the trace. ``counted_as`` has both names, and the time
+    # is listed under the name in the logs.
     return f"""
         select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us
         from ({launches_sql(where)}) left join {counted_as} m using (problem) group by 1"""

@@ -88,10 +88,10 @@ PARTITIONED = frozenset({"calls", "messages"})
 class Commit:
     """The entry which says that an input file, or bytes ``start`` to ``end`` of it, was read and stored.
 
-    Without this entry, readers of the store ignore the rows of this reading. ``attempt`` is the name of the reading.
-    The files in ``sources/`` hold these entries.
+    ``attempt`` is the name of the reading. The files in ``sources/`` hold these entries.
     """
 
+    # Without this entry, readers of the store ignore the rows of this reading.
     attempt: str = ""
     source_id: str = ""
     run: str

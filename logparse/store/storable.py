@@ -1,9 +1,10 @@
 """Check records before they are stored: numbers must be in range, and texts must be readable again later.
 
-A record that fails is replaced by a reject: a record of a line that could not be read, with the reason. The rules are
-in ``logparse.model``: which texts of products, convolutions and kernels can be read back (``faults``), the ranges of
-numbers (``ranges``), and the grammar of texts (``grammar``).
+A record that fails is replaced by a reject with the reason. The rules are in ``logparse.model``.
 """
+
+# The rules are: which texts of products, convolutions and kernels can be read back (``faults``), the ranges of numbers
+# (``ranges``), and the grammar of texts (``grammar``).
 
 from __future__ import annotations
 
@@ -42,9 +43,8 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def storable(outcome: Outcome, device: Mapping[str, str] = _NOTHING) -> Outcome:
     """Check that everything that was read from a log line can be stored. Replace what cannot be stored.
 
-    The replacement is a ``Reject``, which states why the value cannot be stored. If only messages and rejects are left,
-    the whole line is counted as rejected. Returns the changed result of reading the line.
-    ``device`` holds the facts that the file states about its GPU.
+    The replacement is a ``Reject`` with the reason. ``device`` holds the file's facts about its GPU. Returns the
+    changed result.
     """
     if outcome.unit == "reject":
         return outcome
@@ -53,6 +53,7 @@ def storable(outcome: Outcome, device: Mapping[str, str] = _NOTHING) -> Outcome:
         return outcome
     records = [Reject(why) if why else record for record, why in zip(outcome.records, reasons, strict=True)]
     left = any(not isinstance(record, Reject | Message) for record in records)
+    # If only messages and rejects are left, the whole line is counted as rejected.
     return Outcome(outcome.unit if left else "reject", records, outcome.lines, outcome.at, outcome.tables)
 
 

@@ -258,10 +258,9 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """Write a list of the small files that were added to the store, so that their deletion is noticed later.
-
-        If the list cannot be written, the next list will contain these files. No answer of the store depends on a list.
-        """
+        """Write a list of the small files that were added to the store, so that their deletion is noticed later."""
+        # If the list cannot be written, the next list will contain these files. No answer of the store depends on a
+        # list.
         with suppress(OSError):
             manifest = self.manifest()
             new = self._unlisted(manifest)
@@ -296,10 +295,11 @@ class Store:
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
         """Return the valid entries for input files that were read, as an Arrow table. Replaced entries are left out.
 
-        An entry may replace earlier entries for its file. If ``run`` (the label of one execution of a job) is given,
-        only its files are included. The result is a table, because very many Python objects would take too much memory.
+        If ``run`` (the label of one execution of a job) is given, only its files are included.
         """
         table = self._commit_table(manifest)
+        # An entry may replace earlier entries for its file. The result is a table, because very many Python objects
+        # would take too much memory.
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
         rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
         wanted = [attempt not in gone and run in (None, its) for attempt, its in rows]
@@ -353,19 +353,17 @@ class Store:
     def _forget(self, names: Iterable[str]) -> None:
         """Note in the store that the user has removed some data, so that their rows are no longer read.
 
-        ``names`` are names of input files' data or of merged files. The small file with this note is added to a list,
-        so that its loss would be noticed.
+        ``names`` are names of input files' data or of merged files.
         """
         record_forgotten(self.filesystem, self.root, names)
+        # The small file with this note is added to a list, so that its loss would be noticed.
         self.take_inventory()
 
     def damage(self) -> list[str]:
-        """Check all files of the store. Return a line for each missing or damaged file, with what is lost.
-
-        Every file is read. If there is damage, everything is checked again, because another process may just have
-        removed files. Only damage that was found both times is returned.
-        """
+        """Check all files of the store. Return a line for each missing or damaged file, with what is lost."""
         found = self._damage()
+        # Every file is read. If there is damage, everything is checked again, because another process may just have
+        # removed files. Only damage that was found both times is returned.
         return [line for line in self._damage() if line in found] if found else []
 
     def _damage(self) -> list[str]:
@@ -433,14 +431,10 @@ class Store:
     def lost_commits(self, manifest: Manifest) -> list[str]:
         """Return a line for the user for each small file of the store that is missing or damaged.
 
-        There are three sorts of such files:
-
-        * files which say that an input file was read;
-        * lists of data that the user had removed;
-        * the list of merged data.
-
         Call ``_commit_table`` first.
         """
+        # There are three sorts of such files: files which say that an input file was read, lists of data that the user
+        # had removed, and the list of merged data.
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
@@ -597,8 +591,7 @@ class Store:
     def latest_run(self, run: str | None = None) -> str:
         """Return ``run`` if it is given, and otherwise the label of the latest run (execution of a job) in the store.
 
-        Runs that have no file of a known format are chosen only if there are no others. Raises StoreError if the run
-        does not exist. The message names the existing runs.
+        Raises StoreError, which names the existing runs, if the run does not exist.
         """
         runs = self.runs()
         if not runs:
@@ -607,6 +600,7 @@ class Store:
             raise StoreError(f"{self.url} has no run {run!r}; its runs are {', '.join(runs[-10:])}")
         if run is not None:
             return run
+        # Runs that have no file of a known format are chosen only if there are no others.
         table = self.live_table()
         rows = zip(*(table[name].to_pylist() for name in ("run", "format", "lines")), strict=True)
         known = {run for run, format, lines in rows if format != FOREIGN or not lines}
@@ -644,10 +638,10 @@ class Store:
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
         """Return a fast DuckDB connection for trusted SQL that only reads. It has the same views as ``connect``.
 
-        ``connect`` opens a new DuckDB, which takes longer than most queries. This method uses one DuckDB for all
-        readers in the process. They have the same settings and tables, so the SQL must not change a setting, and may
-        make only temporary tables.
+        The SQL must not change a setting, and may make only temporary tables.
         """
+        # ``connect`` opens a new DuckDB, which takes longer than most queries. This method uses one DuckDB for all
+        # readers in the process, and they have the same settings and tables.
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
         return con
@@ -706,13 +700,10 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """Check that some tables are complete, and return everything that is needed to read them.
+        """Check that some tables are complete, and return what is needed to read them.
 
-        * a table of the input files that were read (of one execution of the job if ``run`` is given);
-        * the list of data that were merged into larger files;
-        * the paths of the Parquet files of each table.
-
-        Raises StoreError if a file is missing or damaged.
+        Returns the input files that were read (of ``run``, if given), the list of merged data, and the Parquet files of
+        each table. Raises StoreError if a file is missing or damaged.
         """
         for left in reversed(range(_TRIES)):
             manifest = self.manifest()
@@ -778,9 +769,9 @@ class Store:
     ) -> pd.DataFrame:
         """Return the result of a SELECT over the store's views as a DataFrame (see ``docs/sql.md``).
 
-        ``run`` limits every view to one execution of a job. The query runs in this process and must be trusted.
-        ``logparse.sql.query`` runs queries that are not trusted, with limits.
+        ``run`` limits every view to one execution of a job. SQL that is not trusted needs ``logparse.sql.query``.
         """
+        # The query runs in this process, without limits.
         with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
 
@@ -790,14 +781,14 @@ class Store:
     def _pages_verified(self) -> Iterator[None]:
         """Context that turns an error about a damaged Parquet file into a StoreError that tells the user what to do.
 
-        The original error (of a page's checksum) does not name the file. This error occurs only in a store at a URL,
-        because local files are checked before they are read.
+        This is for a store at a URL, because local files are checked before they are read.
         """
         try:
             yield
         except Exception as error:  # from pyarrow, or from DuckDB that called pyarrow
             if "CRC checksum" not in str(error):
                 raise
+            # The original error (of a page's checksum) does not name the file.
             remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
             raise StoreError(f"{self.url}: a file is damaged (the CRC checksum of a page differs); {remedy}") from error
 
@@ -867,10 +858,11 @@ class Store:
     def parts(self, table: str, recorded: Recorded) -> list[str]:
         """Check that the Parquet files of a table are complete, and return the paths of the files to read.
 
-        The sizes are compared with those noted in ``recorded``, and in a local store also the checksums. The files may
-        also contain rows of other input files. Raises StoreError if a file is missing or differs.
+        They may also contain rows of other input files. Raises StoreError if a file is missing or differs from
+        ``recorded``.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
+        # The sizes are compared with those noted in ``recorded``, and in a local store also the checksums.
         lines = recorded.cut(table, listed)
         infos = [info for path, info in listed.items() if recorded.holds(path)]
         if self.folder is not None and not lines:
@@ -893,9 +885,8 @@ class Store:
     ) -> pa.Table:
         """Read some Parquet files, without the rows that were already copied into a larger, merged file.
 
-        * ``parts`` are the paths of all these files.
-        * ``torn`` are the files of which only some rows were merged.
-        * ``single`` names the input files' data that were not merged.
+        * ``torn``: the files of which only some rows were merged.
+        * ``single``: names of the input files' data that were not merged.
         """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)

@@ -26,8 +26,8 @@ _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 class ByTime:
     """Runs the profiler a few times, each time for a fixed number of ``seconds``.
 
-    ``begin`` and ``end`` are the functions that start and stop the profiler. They return False if that was not possible
-    at the moment. No further period begins once ``wanted()`` returns False.
+    ``begin`` and ``end`` start and stop the profiler, and return False if they could not. No period begins once
+    ``wanted()`` is False.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Take the time on the GPU or on the host, and measure the time between two such moments.
 
-A moment is an event on the GPU if the job computes on a GPU. Otherwise it is a time of the host's clock.
+A moment is an event on the GPU if the job uses a GPU, and otherwise a time of the host.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _PENDING = 256
 
 
 def now() -> Any:
-    """Return the present moment. ``us_between`` computes the time between two such moments.
+    """Return the present moment, for ``us_between``. Returns None while a CUDA graph is captured.
 
-    If a GPU is used, the result is an event on the current stream, and the host does not wait for it. Otherwise the
-    result is the host's time in seconds (float). Returns None while a CUDA graph is captured.
+    If a GPU is used, the moment is an event on the current stream. Otherwise it is the host's time in seconds (float).
     """
     if not ordinary.on_gpu():
         return time.perf_counter()
     if ordinary.is_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)
+    # The host does not wait for the event.
     event.record()
     return event
 
@@ -39,10 +39,9 @@ def passed(moment: Any) -> bool:
 
 
 def us_between(start: Any, end: Any) -> Optional[float]:
-    """Return the microseconds between two moments that ``now`` has returned.
+    """Return the microseconds between two moments that ``now`` has returned. The GPU must already have reached both.
 
-    The GPU must already have reached both. Returns None if one is a time of the GPU and the other a time of the host,
-    or if they come from two GPUs.
+    Returns None if the moments come from the GPU and the host, or from two GPUs.
     """
     if isinstance(start, float) or isinstance(end, float):
         return 1e6 * (end - start) if type(start) is type(end) else None

@@ -74,10 +74,11 @@ def is_part_of_graph(module: Any) -> bool:
 def take_for_original(original: Any, wrapper: Any) -> None:
     """Make Dynamo treat logparse's wrapper of ``torch.nn.Module.__call__`` as PyTorch's own function.
 
-    Dynamo remembers PyTorch's function when Dynamo is imported. Later it compares, to see whether the user has replaced
-    the function. If Dynamo is imported after logparse has installed its wrapper, which is usual, it remembers the
-    wrapper and nothing needs to be done.
+    This is only needed if Dynamo was imported before the wrapper was installed.
     """
+    # Dynamo remembers PyTorch's function when Dynamo is imported, and later compares, to see whether the user has
+    # replaced the function. If Dynamo is imported after the wrapper was installed, which is usual, it remembers the
+    # wrapper.
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)
         if getattr(module, "unpatched_nn_module_call", None) is original:

@@ -12,10 +12,9 @@ from typing import Any, Callable, Optional
 
 
 class _Thread(threading.local):
-    """Tells for each thread whether one of logparse's own functions is running in it.
+    """Tells for each thread whether one of logparse's own functions is running in it (``within``).
 
-    ``within`` is True while a function of logparse runs in this thread. A signal handler or finalizer of the job may
-    see True, because it may interrupt such a function.
+    A signal handler or finalizer of the job may see True, because it may interrupt such a function.
     """
 
     within = False
@@ -24,8 +23,8 @@ class _Thread(threading.local):
 class Guard:
     """Wraps logparse's functions so that an error in one of them cannot reach the user's job.
 
-    * ``on`` is True while logparse counts and times the job's steps. It becomes False at the first error.
-    * ``why`` is the text of that error, for the user.
+    * ``on`` becomes False at the first error. Then logparse stops counting and timing steps.
+    * ``why`` is that error's text for the user.
     """
 
     def __init__(self, ended: Callable[[str], None]) -> None:

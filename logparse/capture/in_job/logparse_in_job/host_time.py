@@ -20,8 +20,7 @@ _EVERY = 5
 class HostTime:
     """Measures how long the host (CPU) takes to issue the work of every fifth step of the job.
 
-    ``disturbed`` is True if the present step began with an idle GPU, as each measured step does. The time of such a
-    step on the GPU is not used.
+    ``disturbed`` is True if the present step is such a step, which begins with an idle GPU. Its GPU time is not used.
     """
 
     def __init__(self) -> None:
@@ -29,15 +28,15 @@ class HostTime:
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Note that a step of the job has ended. If it was measured, record how long the host took to issue its work.
+        """Note that a step of the job has ended, and prepare the next one if its host time is to be measured.
 
-        * ``at`` is the time at which the step ended, in seconds.
-        * ``count`` is the number of steps so far. Before every fifth step this method waits until the GPU is idle, and
-          that step is then measured.
+        * ``at``: when the step ended, in seconds.
+        * ``count``: the number of steps so far.
         """
         began, self._from = self._from, None
         if began is not None:
             kind.host_us.append(1e6 * (at - began))
+        # The next step is measured. Such a step begins when the GPU is idle.
         if count % _EVERY == 0 and ordinary.on_gpu() and not ordinary.is_capturing():
             torch.cuda.synchronize()
             self.disturbed, self._from = True, time.perf_counter()

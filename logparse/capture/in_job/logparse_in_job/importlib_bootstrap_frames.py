@@ -68,10 +68,10 @@ def around(
     begin: Callable[..., Any],
     end: Callable[[Any, bool], None],
 ) -> Callable[..., Any]:
-    """Return a function that calls the given function, with ``begin`` before it and ``end`` after it.
+    """Return a function that calls ``function``, with ``begin(args, kwargs)`` before it and ``end`` after it.
 
-    ``begin(args, kwargs)`` returns any object. ``end`` gets that object, and True if the function raised no exception.
-    If ``unobserved()`` returns True, only the function itself is called.
+    ``end`` gets the result of ``begin``, and True if no exception was raised. While ``unobserved()`` is True, both are
+    left out.
     """
     codes: List[CodeType] = []
 

@@ -144,9 +144,7 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 def _wrap_saving(found: Observer) -> None:
     """Arrange that a tested change is taken back before the job saves, loads or copies its models, or forks.
 
-    Changes such as TF32 are switched on and off to measure their effect, but a saved model must not contain them. So
-    the functions that save, load or copy are wrapped, such as ``torch.save`` and ``state_dict``. ``__reduce_ex__`` is
-    wrapped, too, because ``copy`` and ``pickle`` use it.
+    A saved model must not contain a change such as TF32, which is switched on only to measure its effect.
     """
 
     def begins(args: Any, kwargs: Any) -> None:
@@ -157,6 +155,7 @@ def _wrap_saving(found: Observer) -> None:
     os.register_at_fork(before=lambda: begin((), {}))
     if "__reduce_ex__" not in vars(torch.nn.Module):
         torch.nn.Module.__reduce_ex__ = following_method(torch.nn.Module, "__reduce_ex__")
+    # These functions save, load or copy models. ``copy`` and ``pickle`` call ``__reduce_ex__``.
     for holder, names in (
         (torch.nn.Module, ("state_dict", "load_state_dict", "__reduce_ex__")),
         (Optimizer, ("state_dict", "load_state_dict")),

@@ -60,13 +60,13 @@ class Calls(Protocol):
 def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callable[..., Any]]:
     """Return a wrapper of ``torch.nn.Module.__call__`` that adds no stack frame to a call.
 
-    The wrapper is compiled from PyTorch's own source text, with statements of logparse before and after it. Returns
-    None if this is not possible, because the source is missing or contains statements other than ``return`` and ``if …
-    else``.
+    Returns None if PyTorch's source text is missing or has an unknown form.
     """
     code = getattr(original, "__code__", None)
     if code is None or code.co_freevars or code.co_varnames != ("self", "args", "kwargs"):
         return None
+    # The wrapper is compiled from PyTorch's own source text, with statements of logparse before and after it. The text
+    # may contain only the statements ``return`` and ``if … else``.
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     if not lines or not lines[0].startswith(" "):
         return None

@@ -61,13 +61,13 @@ this call alone.
 class _Leaving:
     """An object that stops the profiler when its thread of the job ends.
 
-    PyTorch's profiler must end in the thread where it began. Each such thread holds one object of this class. Python
-    deletes the object when the thread ends, and the deletion stops the profiler.
+    PyTorch's profiler must end in the thread where it began.
     """
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
+    # Each thread that runs the profiler holds one such object. Python deletes it when the thread ends.
     def __del__(self) -> None:
         self._observer.give_up_window()
 
@@ -158,11 +158,7 @@ class Observer:
                 dynamo.set_callback(prior)
 
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
-        """Note that a call of the job's model has ended. Return the call's result unchanged.
-
-        Even if a function of logparse fails here, it is noted that the call is over. Otherwise the job's next call
-        would look like a part of this one.
-        """
+        """Note that a call of the job's model has ended. Return the call's result unchanged."""
         here, prior = self.here, dynamo.set_callback(None)
         try:
             token, here.token = here.token, None
@@ -171,6 +167,8 @@ class Observer:
         except RecursionError:  # Python's stack has no room for our functions
             return result
         finally:
+            # Even if a function of logparse fails, it is noted that the call is over. Otherwise the job's next call
+            # would look like a part of this one.
             here.inside = False
             if prior is not None:
                 dynamo.set_callback(prior)
@@ -231,8 +229,8 @@ class Observer:
     def _period(self, sort: str, leader: Any) -> None:
         """Note that a step of the job has ended, because an optimizer has made a step or a model was called.
 
-        A step of the job lasts from one such event to the next. ``leader`` is the optimizer or model. If a job has
-        several of them, only one of them ends the job's steps (see ``Leader``).
+        ``leader`` is this optimizer or model. If a job has several, only one of them ends the job's steps (see
+        ``Leader``).
         """
         here, end = self.here, self._now()
         leaders = here.leaders[sort]
@@ -245,6 +243,7 @@ class Observer:
         changed = leaders.changes != changes
         if changed and sort in self._series:
             self.tracing.second_phase()
+        # A step of the job lasts from one such event to the next.
         start = None if changed else here.last_ends.get(sort)
         here.last_ends[sort] = end
         self._unit(sort, start, True, None, end, made)
@@ -302,9 +301,10 @@ class Observer:
     ) -> None:
         """Count and time a step of the job that has just ended. Start or stop the profiler if it is time to.
 
-        A step that ended with an exception is counted but not timed. Usually this calls few functions, because each one
-        costs 1 to 2 µs: since the last step the job has filled the processor's caches with its own data.
+        A step that ended with an exception is counted but not timed.
         """
+        # Usually this method calls few functions, because each call costs 1 to 2 µs: since the last step the job has
+        # filled the processor's caches with its own data.
         tracing, timer = self.tracing, self._timer
         at = 0.0 if self.traced else time.perf_counter()
         timed = whole and tracing.leaves_times_alone
@@ -383,14 +383,11 @@ class Observer:
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Start the profiler between two steps of the job, let it go on, or stop it, as the plan for the traces says.
-
-        If the step ended within a backward pass, this is done before the next call of the model. If all tracing is
-        over, nothing is done.
-        """
+        """Start the profiler between two steps of the job, let it go on, or stop it, as the plan of traces says."""
         if self.tracing.is_over:
             return
         if ordinary.in_backward():
+            # This is done before the next call of the model.
             self._pending = lambda: self._move(sort, name)
             return
         if threading.get_ident() != MAIN_THREAD and self.here.leaving is None:
@@ -400,23 +397,23 @@ class Observer:
     def _take_turn(self, series: Series) -> None:
         """Two jobs that are compared run in turns. End this job's turn if it has done its number of steps.
 
-        Then the other job runs, and this one waits (see ``turns.py``). The times of the steps are reported before the
-        wait. After it, the next step begins with an idle GPU.
+        Then the other job runs, and this one waits (see ``turns.py``).
         """
         if not self._turns.over() or ordinary.is_capturing():
             return
+        # The times of the steps are reported before the wait. After it, the next step begins with an idle GPU.
         self._turns.wait(self._times_until_now(series))
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
         """Switch the change that is being tested on or off, if enough steps were timed since it was last switched.
 
-        The GPU is idle when the next step begins. If the step ended within a backward pass, the change is switched
-        before the next call of the model (see ``trial.py``).
+        The GPU is idle when the next step begins (see ``trial.py``).
         """
         if not self.trial.unit_ended(sort, series) or ordinary.is_capturing():
             return
         if ordinary.in_backward():
+            # The change is switched before the next call of the model.
             self._pending = lambda: self._go_on_trying(sort, series)
         else:
             self._go_on_trying(sort, series)
@@ -539,9 +536,9 @@ class Observer:
 def _is_nested_step() -> bool:
     """Return True if the ``step`` of an optimizer that ends now was called by the ``step`` of another optimizer.
 
-    Only the outer ``step`` is counted. Steps are nested if ``step`` of a subclass calls ``super().step()``, or if an
-    optimizer wraps another one.
+    Only the outer ``step`` is counted.
     """
+    # Steps are nested if ``step`` of a subclass calls ``super().step()``, or if an optimizer wraps another one.
     # PyTorch calls the hooks in a function that wraps every ``step``. In a nested step that function is on the stack
     # twice.
     frame = sys._getframe(2)

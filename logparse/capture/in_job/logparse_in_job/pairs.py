@@ -83,9 +83,9 @@ Times = Mapping[str, Sequence[float]]
 class Block(NamedTuple):
     """The job's next steps, which are timed together: all with the change that is measured, or all without it.
 
-    * ``on`` is True if the change is switched on in these steps.
-    * ``control`` is True if these steps only measure what the switching itself costs.
-    * ``units`` is the number of steps, including the first one, which is not timed.
+    * ``on``: True if the change is on.
+    * ``control``: True if only the cost of switching is measured.
+    * ``units``: number of steps, including the first, which is not timed.
     """
 
     on: bool
@@ -96,8 +96,8 @@ class Block(NamedTuple):
 class Pair(NamedTuple):
     """One comparison of some steps without the change and some steps with it.
 
-    * ``log`` is the logarithm of (time per step with the change / time per step without it).
-    * ``before_us`` and ``after_us`` are the mean times per step without and with the change, in microseconds.
+    * ``log``: logarithm of (time per step with the change / without it).
+    * ``before_us``, ``after_us``: mean time per step without and with it, in microseconds.
     """
 
     log: float
@@ -199,10 +199,10 @@ def _timed_steps(unit_us: float, expected: int) -> int:
 def widened(found: Interval, control: Sequence[float]) -> Interval:
     """Return a wider confidence interval of a change's effect, because switching alone may have an effect, too.
 
-    ``control`` holds measurements of the effect of switching alone. Their median is m. An end of the interval at the
-    distance d from the middle moves to the distance √(d² + m²).
+    ``control`` holds measurements of the effect of switching alone.
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
+    # With the median m of ``control``, an end at the distance d from the middle moves to the distance √(d² + m²).
     low = found.value - math.hypot(found.value - found.low, off)
     return Interval(found.value, low, found.value + math.hypot(found.high - found.value, off))
 
@@ -210,20 +210,19 @@ def widened(found: Interval, control: Sequence[float]) -> Interval:
 def is_faster(found: Interval, floor: float = FLOOR) -> bool:
     """Return True if the measurements show that the change makes a step faster by more than ``floor`` (0.01 is 1 %).
 
-    ``found`` is a confidence interval of the logarithm of (time with / time without). Even its slower end must be
-    faster by more than ``floor``.
+    ``found`` is a confidence interval of the logarithm of (time with / time without).
     """
+    # Even the slower end of the interval must be faster by more than ``floor``.
     return found.high < math.log1p(-floor)
 
 
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
     """Return True if the measured effect of a change is known well enough to stop measuring.
 
-    ``found`` is a confidence interval of the logarithm of (time with / time without). It is enough in three cases:
-
-    * The change is faster by more than ``floor``, and the interval is fairly narrow (``WIDE``).
-    * The change is certainly not faster by ``floor``.
-    * The interval is narrow (``NARROW``).
+    * ``found``: confidence interval of the logarithm of (time with / time without).
+    * ``floor``: the least saving that counts (0.01 is 1 %).
     """
+    # There are three cases: the change is faster by more than ``floor`` and the interval is fairly narrow (``WIDE``);
+    # the change is certainly not faster by ``floor``; or the interval is narrow (``NARROW``).
     reach = math.expm1(max(found.high - found.value, found.value - found.low))
     return reach <= (WIDE if is_faster(found, floor) else NARROW) or found.low > math.log1p(-floor)

@@ -1,7 +1,6 @@
 """Run PyTorch's profiler for a part of the job and write the trace, without a line in the job's output.
 
-If the job uses a profiler itself, that profiler has priority. ``when_job_profiles`` arranges that a function is called
-before the job prepares or starts a profiler. ``is_busy`` tells whether a profiler of the job is on.
+If the job uses a profiler itself, that profiler has priority.
 """
 
 from __future__ import annotations
@@ -209,9 +208,10 @@ def _quiet() -> Iterator[None]:
 def _without_line_of_other_thread() -> Iterator[None]:
     """Context that hides a harmless warning of the profiler's library (Kineto) on standard error.
 
-    The library prints the warning when it is first used in another thread than the one that loaded it. The log level
-    does not suppress it. Other text that is written to standard error meanwhile is passed on.
+    Other text that is written to standard error meanwhile is passed on.
     """
+    # The library prints the warning when it is first used in another thread than the one that loaded it. The log level
+    # does not suppress it.
     if _State.used or threading.get_ident() == _State.loaded_in or not hasattr(os, "memfd_create"):
         _State.used = True
         yield
@@ -240,14 +240,14 @@ def _without_line_of_other_thread() -> Iterator[None]:
 def _kineto_level() -> Any:
     """Return the variable that says which messages the profiler's library (Kineto) prints.
 
-    The variable lies in the library's own memory, so a new value takes effect at once. If the library does not export
-    the variable, another number is returned, which has no effect.
+    A new value takes effect at once. If the library does not export the variable, setting the result has no effect.
     """
     if _State.kineto_level is None:
         _State.kineto_level = ctypes.c_int(0)
         with contextlib.suppress(OSError, ValueError):
             path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
             _State.library = ctypes.CDLL(path)  # Kept, because the collector would otherwise find it when it is dropped
+            # This variable lies in the library's own memory.
             _State.kineto_level = ctypes.c_int.in_dll(_State.library, "_ZN9libkineto6Logger14severityLevel_E")
     return _State.kineto_level
 

@@ -1,8 +1,9 @@
 """Avoid a crash if a range of ``torch.profiler.record_function`` is still open when logparse stops the profiler.
 
-An open range holds the memory address of a record of the profiler that was on when the range began. If another profiler
-is on when the range ends, PyTorch writes to that address, although the memory was freed.
+If another profiler is on when such a range ends, PyTorch writes to memory that was freed.
 """
+
+# An open range holds the memory address of a record of the profiler that was on when the range began.
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ def open_ranges() -> Set[int]:
 def cut_off(before: Set[int]) -> None:
     """Detach the open ``record_function`` ranges from the profiler, because they may end after it has stopped.
 
-    Ranges whose ids are in ``before`` are left alone. Each other range gets a new record that the profiler does not
-    know. The range still ends when the job ends it, so the job notices no difference.
+    Ranges whose ids are in ``before`` are left alone. The job notices no difference.
     """
     for each in _ranges():
         if id(each) not in before and each.run_callbacks_on_exit:
+            # Each range gets a new record that the profiler does not know. The range still ends when the job ends it.
             _kept.append(each.record)
             with torch._C.DisableTorchFunction():
                 each.record = torch.ops.profiler._record_function_enter_new(each.name, each.args)

@@ -33,22 +33,20 @@ class Alone:
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Tell whether this process may now begin to try changes of the job, such as TF32. Returns ``ready``.
-
-        A job of a single process need not wait for other processes. So ``units`` (the number of steps so far) and
-        ``ahead`` (how many steps in advance the processes agree on a beginning) are not used.
-        """
+        """Tell whether this process may now begin to try changes of the job, such as TF32. Returns ``ready``."""
+        # A single process need not wait for others. So the number of steps so far (``units``) and of steps until all
+        # processes begin (``ahead``) are not used.
         return ready
 
 
 class Strangers(Alone):
     """Stands in for ``Ranks`` if the processes (ranks) of the job cannot send messages to each other.
 
-    Then no change of the running job, such as TF32, can be tried, because all ranks must switch it on together. ``why``
-    is the reason why there are no messages.
+    Then no change such as TF32 can be tried in the job. ``why`` says why there are no messages.
     """
 
     def __init__(self, why: str) -> None:
+        # All ranks would have to switch a change on together.
         self.hindrance = why
 
 
@@ -67,13 +65,13 @@ class Ranks(Alone):
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
         """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0.
 
-        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. So it cannot happen that
-        some ranks go on and others do not: the first rank that has all messages, or has waited for so long, decides for
-        all.
+        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
         keys = [f"{_KEY}_{self._number}_{rank}" for rank in range(self.count)]
+        # It cannot happen that some ranks go on and others do not. The first rank that has all messages, or has waited
+        # for too long, decides for all.
         decision = self._decision(keys)
         if decision != _ALL:
             raise LateError(f"rank {decision} did not reach the same unit of work within {_LATE_S:.0f} s")
@@ -82,14 +80,15 @@ class Ranks(Alone):
     def _decision(self, keys: List[str]) -> str:
         """Wait until all processes (ranks) of the job have sent a message, or until one of them is too late.
 
-        ``keys`` are the names of the messages, beginning with rank 0. Returns ``_ALL`` or the number of the late rank.
-        The first rank that knows the result stores it, so that all ranks return the same.
+        ``keys`` are the names of the messages, in the order of the ranks. Returns ``_ALL`` or the number of the late
+        rank.
         """
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):
             missing = next((rank for rank, key in enumerate(keys) if not self._store.check([key])), None)
             if missing is None or time.monotonic() > by:
                 mine = _ALL if missing is None else str(missing)
+                # The first rank that knows the result stores it, so that all ranks return the same.
                 return str(self._store.compare_set(made, "", mine).decode())
             time.sleep(_POLL_S)
         return str(self._store.get(made).decode())
@@ -97,10 +96,10 @@ class Ranks(Alone):
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
         """Return True if this rank must begin now to try changes. It has done ``units`` steps of the job so far.
 
-        All ranks must begin at the same step. Rank 0 announces this step so early that no other rank has already passed
-        it.
+        All ranks begin at the same step.
         """
         if not self._begin and self.rank == 0 and ready:
+            # Rank 0 announces the step so early that no other rank has already passed it.
             self._begin = units + ahead
             self._store.set(f"{_KEY}_begin", str(self._begin))
         elif not self._begin and self.rank and self._store.check([f"{_KEY}_begin"]):

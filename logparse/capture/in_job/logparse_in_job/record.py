@@ -1,7 +1,6 @@
 """Write ``units_PID.json``, the file in which a process of the job lists its steps, their times, and remarks.
 
-The remarks are for the user. The file is written again every few seconds, because a job may kill its worker processes
-at any time.
+The file is written every few seconds, because a job may kill its worker processes at any time.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _EVERY_S = 5.0
 class Record:
     """Writes the file ``units_PID.json``, in which a process of the job lists its steps. Also names the trace files.
 
-    * ``alone`` is True if the steps are only counted and timed, and nothing is traced.
-    * ``notes`` are the remarks for the user.
+    * ``alone``: True if nothing is traced.
+    * ``notes``: the remarks for the user.
     """
 
     def __init__(self, folder: str, alone: bool) -> None:

@@ -55,10 +55,9 @@ _SEED = 20_54
 
 
 class Call(NamedTuple):
-    """One call of the job's model, recorded so that the call can be repeated with the same input.
+    """One call of the job's model, recorded so that the call can be repeated with the same input and modes.
 
-    The record holds a copy of the input, made before the job used it, and the modes in which the call ran (gradients,
-    inference mode, autocast).
+    The input is a copy, made before the job used it. Modes are gradients, inference mode and autocast.
     """
 
     module: Any
@@ -72,8 +71,7 @@ class Call(NamedTuple):
 class Same(NamedTuple):
     """Result of a check: how much a change of the job alters the result of a call, and how much is allowed.
 
-    Both numbers are relative: 1e-3 means that the result differs by 0.1 %. ``how`` says what was compared: the output,
-    the gradients, or both.
+    Both numbers are relative (1e-3 is 0.1 %). ``how`` says what was compared: the output, the gradients, or both.
     """
 
     deviation: float
@@ -213,12 +211,8 @@ class Comparison:
     def _without(self) -> Tuple[_Result, List[float], List[float]]:
         """Call the model three times without the change, to learn how much its results vary anyway.
 
-        Returns the first result and two differences from it:
-
-        * the difference of a second, equal call;
-        * the difference of a call with random rounding errors in every layer.
-
-        A correct change may alter the result about as much.
+        Returns the first result, and its differences from a second, equal call and from a call with random rounding
+        errors.
         """
         plain = self._run()
         repeated = plain.deviations(self._run())
@@ -228,6 +222,7 @@ class Comparison:
                 "two equal calls of the model, both without the change, returned tensors of different sizes, "
                 "or numbers that are infinite or NaN"
             )
+        # A correct change may alter the result about as much as these differences.
         return plain, repeated, rounded
 
     def _check_restored(self, plain: _Result, repeated: List[float]) -> None:
@@ -267,8 +262,7 @@ class _Result(NamedTuple):
     def deviations(self, other: _Result) -> List[float]:
         """Return how much ``other`` differs from this result: in the output, and in the gradients if there are any.
 
-        Each number is relative to this result: 0.01 is 1 %. A deviation is infinite if sizes differ or a number is not
-        finite.
+        Each number is relative (0.01 is 1 %), and infinite if sizes differ or a number is not finite.
         """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
             return [math.inf, math.inf]
@@ -309,8 +303,7 @@ def _norms(total: Any, parameters: List[Any]) -> List[float]:
 class _Rounding:
     """Adds random errors to the output of each layer, as large as rounding errors may be.
 
-    A layer is here a module that calls no other module while it runs. It may still have child modules: a scripted model
-    calls its children elsewhere, and some models use only the parameters of a child.
+    A layer is here a module that calls no other module while it runs.
     """
 
     def __init__(self, roundoff: float) -> None:
@@ -321,12 +314,14 @@ class _Rounding:
     def hooks(self) -> Iterator[Any]:
         """Make every layer of the model add small random errors to its output, as rounding does.
 
-        The outputs then show how much rounding alone can change the result. This generator installs hooks in PyTorch,
-        and yields the handle of each, with which the hook can be removed.
+        Yields the handle of each hook that is installed in PyTorch, with which the hook can be removed.
         """
+        # The outputs then show how much rounding alone can change the result.
         yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
         yield torch.nn.modules.module.register_module_forward_hook(self._ends)
 
+    # A layer may have child modules: a scripted model calls its children elsewhere, and some models use only the
+    # parameters of a child.
     def _begins(self, module: Any, inputs: Any) -> None:
         for call in self._under_way:
             call[1] = False

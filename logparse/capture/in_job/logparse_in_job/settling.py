@@ -1,7 +1,6 @@
 """Decide from the times of a job's steps whether its warm-up is over.
 
-This file runs inside a user's job, after each step. So it works with Python 3.8 and uses only the standard library. For
-200 times it takes about 50 µs.
+This file runs inside a user's job, with Python 3.8 and only the standard library. For 200 times it takes about 50 µs.
 """
 
 from __future__ import annotations
@@ -80,13 +79,13 @@ def settled(times: Sequence[float]) -> bool:
 
 
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
-    """Return the rank of each time among all times, multiplied by 2.
+    """Return twice the rank of each time, counted from the middle. For example, the times 5, 7 and 9 get −2, 0 and 2.
 
-    The rank is the position in the sorted list, counted from its middle. Equal times get the mean of their ranks.
-    Doubled ranks are whole numbers, so sums of them are exact. For example, the times 5, 7 and 9 get −2, 0 and 2.
+    Equal times get the mean of their ranks.
     """
     ordered = sorted(times)
     below = {time: rank for rank, time in enumerate(ordered)}
     ordered.reverse()
     above = {time: rank for rank, time in enumerate(ordered)}
+    # Doubled ranks are whole numbers, so sums of them are exact.
     return [below[time] - above[time] for time in times]

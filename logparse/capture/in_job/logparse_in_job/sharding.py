@@ -45,10 +45,9 @@ def _is(module: Any, *names: str) -> bool:
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Context after which a module's parameters are distributed over the ranks (by FSDP) as they were before it.
+    """Context after which the parameters of a module and its children are sharded over the ranks (FSDP) as before.
 
-    The same is done for the modules inside the module. If parameters that were complete before must be gathered again,
-    all ranks must take part. Raises UnknownShardingError at the beginning if this version of PyTorch does not allow it.
+    Raises UnknownShardingError at the beginning if this version of PyTorch does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():
@@ -60,6 +59,7 @@ def kept(module: Any) -> Iterator[None]:
         yield
     finally:
         for restore in back:
+            # If parameters that were complete before must be gathered again, all ranks must take part.
             restore()
 
 

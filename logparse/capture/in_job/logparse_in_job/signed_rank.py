@@ -64,9 +64,9 @@ def _rank(count: int, confidence: float) -> int:
 def _ways(count: int) -> List[float]:
     """Return, for each possible sum, how many subsets of the numbers 1 to ``count`` have that sum.
 
-    For example ``_ways(2)`` is ``[1, 1, 1, 1]``: the sums 0, 1, 2 and 3 each occur once. ``count`` is at most 1,023,
-    because a larger count would overflow a double.
+    For example, ``_ways(2)`` is ``[1, 1, 1, 1]`` (the sums 0 to 3). ``count`` is at most 1,023.
     """
+    # A larger ``count`` would overflow a double.
     ways = [1.0]
     for number in range(1, count + 1):
         longer = [*ways, *[0.0] * number]

@@ -14,12 +14,12 @@ _texts: Dict[Tuple[torch.dtype, torch.Size], str] = {}
 
 
 def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
-    """Return the types and shapes of the first two tensors among a call's arguments.
+    """Return the types and shapes of the first two tensors among a call's arguments, or an empty text without tensors.
 
-    For example ``float32[16, 3, 224, 224] int64[16]``. Positional arguments come before keyword arguments. Tensors
-    within tuples, lists and dictionaries are included. Tensors of a subclass are left out, because reading them may run
-    code of the subclass. Returns an empty text if there are no tensors.
+    For example ``float32[16, 3, 224, 224] int64[16]``. Tensors within tuples, lists and dictionaries are included.
     """
+    # Positional arguments come before keyword arguments. Tensors of a subclass are left out, because reading them may
+    # run code of the subclass.
     found: List[str] = []
     _add(found, args, 0)
     if kwargs:

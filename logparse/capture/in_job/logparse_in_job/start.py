@@ -1,8 +1,10 @@
 """Run the files named in ``LOGPARSE_WITH_TORCH`` in the job's own process, once the job has imported torch.
 
-Every Python that the job starts runs this module and ``when_executed.py``, even if it does not use torch. So these
-modules import at their top only modules that Python has already loaded, and others only where they need them.
+Every Python that the job starts runs this module and ``when_executed.py``, even without torch.
 """
+
+# So these modules import at their top only modules that Python has already loaded, and others only where they need
+# them.
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ def watch() -> None:
 def run_files(torch: Any) -> None:
     """Run each file named in ``LOGPARSE_WITH_TORCH`` as a module named ``__logparse__``.
 
-    If a file raises an error, the error is printed to standard error, and the job goes on. The module is added to
-    ``sys.modules``, because Dynamo, when it compiles a function, imports the function's module by its name.
+    If a file raises an error, the error is printed to standard error, and the job goes on.
     """
+    # The module is added to ``sys.modules``, because Dynamo, when it compiles a function, imports the function's module
+    # by its name.
     for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
         try:
             _run(path)

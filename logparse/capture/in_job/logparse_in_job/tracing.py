@@ -161,9 +161,9 @@ class Tracing:
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
         """Start the profiler for one call that begins now, if it is time for another trace. Otherwise return None.
 
-        Calls are traced one by one if several threads of the job do steps. ``sort`` says what kind of call it is, for
-        example ``request``.
+        ``sort`` says what kind of call it is, for example ``request``.
         """
+        # Calls are traced one by one if several threads of the job do steps.
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
             return None
         series = self._series.get(sort)
@@ -188,8 +188,7 @@ class Tracing:
     def unit_ended(self, sort: str, name: str) -> None:
         """After a step of the job, start the profiler, let it go on, or stop it, as the plan for the traces says.
 
-        ``sort`` says how the step was recognised, for example by an ``optimizer``. ``name`` is its name (the input
-        sizes).
+        ``sort`` says how the step was recognised (for example ``optimizer``), and ``name`` states its input sizes.
         """
         window = self.window
         if window is not None and window.sort not in (sort, BY_TIME):

@@ -175,14 +175,13 @@ class Trial:
     def failed(self, error: Optional[BaseException]) -> None:
         """Switch the change off after a call of the model raised an exception, because the change may be the cause.
 
-        This is done before the job handles the exception. Nothing is done in two cases:
-
-        * An exception of the same type also occurred without the change.
-        * The exception is the one by which PyTorch's checkpoints end a call.
+        This is done before the job handles the exception.
         """
         now = self._now
         if not self._on and isinstance(error, Exception):
             self._usual_errors.add(type(error))
+        # Nothing is done if an exception of the same type also occurred without the change, or if it is the exception
+        # by which PyTorch's checkpoints end a call.
         if type(error) in self._usual_errors or type(error).__name__ == "_StopRecomputationError":
             return
         if now is not None and self._on and self._off():
@@ -224,8 +223,7 @@ class Trial:
     def unit_ended(self, sort: str, series: Series) -> bool:
         """Count one more step of the job, such as a training step. Return True if the caller must now call ``between``.
 
-        logparse tries a change, such as TF32, in the running job. After every few steps, ``between`` switches the
-        change on or off.
+        After every few steps, ``between`` switches the change that is tried (such as TF32) on or off.
         """
         self._series = series
         if self.over:
@@ -280,10 +278,9 @@ class Trial:
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Changes such as TF32 are tried one after the other in the running job. Decide what to do next.
+        """Decide how the trial of changes goes on: time the present change further, begin the next one, or end.
 
-        Either the present change is timed further, or the next one begins, or the trial ends. ``said`` holds what each
-        process (rank) of the job reports about its times and errors, beginning with rank 0.
+        ``said`` holds what each process (rank) of the job reports about its times and errors, beginning with rank 0.
         """
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
@@ -392,14 +389,15 @@ class Trial:
     def _problems(self) -> Iterator[None]:
         """Context for code that switches a change of the running job, such as TF32, on or off. Errors are kept.
 
-        After the next step this process reports the error to all processes (ranks) of the job, and all give up this
-        change. LateError is not caught.
+        LateError is not caught.
         """
         try:
             yield
         except LateError:
             raise
         except RefusedError as why:
+            # After the next step this process reports the error to all processes (ranks) of the job, and all give up
+            # this change.
             self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
         except Exception as error:  # Memory may be too short for a layer's second layout
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
@@ -604,15 +602,13 @@ def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 
 def _ranks() -> Alone:
-    """Return the object by which the processes (ranks) of the job agree when to switch a change on or off.
-
-    They use the key-value store of the job's process group. Without such a store they cannot agree, so no change is
-    tried.
-    """
+    """Return the object by which the processes (ranks) of the job agree when to switch a change on or off."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return Alone()
     try:
+        # The ranks use the key-value store of the job's process group. Without such a store they cannot agree, so no
+        # change is tried.
         store = distributed.distributed_c10d._get_default_store()
     except Exception as error:
         return Strangers(f"the job has {distributed.get_world_size()} ranks without a store: {_said(error)}")

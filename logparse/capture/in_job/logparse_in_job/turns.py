@@ -88,11 +88,11 @@ class Turns:
     def over(self) -> bool:
         """Count one more step of this job. Return True if it is now the other job's turn.
 
-        Two jobs, with and without a change, are compared. They run alternately, a few steps each, so that their times
-        are measured under the same conditions.
+        Two jobs, with and without a change, run alternately, a few steps each.
         """
         on_all_cores(self._held)
         self.left -= 1
+        # The times of both jobs are so measured under the same conditions.
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:

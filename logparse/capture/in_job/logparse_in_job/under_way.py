@@ -22,8 +22,7 @@ class Calls:
     def name(self) -> str:
         """A name for the job's step, made from the inputs and the number of the model calls in it.
 
-        For example, ``float32[16, 3, 224, 224] x2`` is a step with two calls. Steps with the same name have the same
-        input sizes.
+        For example, ``float32[16, 3, 224, 224] x2`` is a step with two calls.
         """
         return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
 

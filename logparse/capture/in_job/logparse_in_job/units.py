@@ -47,9 +47,9 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 class Kind:
     """All steps of a job (such as training steps) that have the same input sizes.
 
-    * ``count`` is how many were done, and ``traced`` how many the profiler has recorded.
-    * ``us`` holds their times without the profiler, in microseconds.
-    * ``host_us`` holds the times that the host needed to issue their work, in microseconds.
+    * ``count``: their number. The profiler has recorded ``traced`` of them.
+    * ``us``: their times without the profiler, in microseconds.
+    * ``host_us``: the host's times to issue their work, in microseconds.
     """
 
     def __init__(self) -> None:
@@ -135,8 +135,7 @@ class Series:
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
     """Decide what is regarded as one step of this job, for example a step of its optimizer or a request.
 
-    ``series`` holds what was counted so far, for example under ``optimizer`` and ``request``. Returns such a name, or
-    None if nothing was counted.
+    Returns a name such as ``optimizer`` from ``series``, the counts so far, or None if nothing was counted.
     """
     sorts = list(series)
     if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference
@@ -153,11 +152,9 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """Return how many calls of the model (with gradients) are needed before each call is regarded as a step of the job.
-
-    Usually an optimizer's step ends a step of the job. Calls of the model are regarded as steps only if the optimizer
-    steps very rarely or never.
-    """
+    """Return how many calls of the model (with gradients) are needed before each call counts as a step of the job."""
+    # Usually an optimizer's step ends a step of the job. Calls of the model are regarded as steps only if the optimizer
+    # steps very rarely or never.
     steps = series["optimizer"].count if "optimizer" in series else 0
     return max(LEAST, _ACCUMULATED * steps)
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 class Finder:
     """An entry of ``sys.meta_path`` that calls a function as soon as a certain module has been imported.
 
-    ``then`` maps the name of a module to the function, which gets the module. The other entries find the module as
-    usual. For this one import, ``exec_module`` of the module's loader is replaced. The loader itself keeps its type.
+    ``then`` maps the name of a module to the function, which gets the module.
     """
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
@@ -36,6 +35,8 @@ class Finder:
         finally:
             self._searching.discard(thread)
         if spec is not None and hasattr(spec.loader, "exec_module"):
+            # The other entries find the module as usual. For this one import, ``exec_module`` of its loader is
+            # replaced. The loader keeps its type.
             self._replace(spec.loader, fullname)
         return spec
 

@@ -44,11 +44,12 @@ BY_TIME = "by time"
 class Window(NamedTuple):
     """The plan for one trace: how many steps of the job the profiler skips, and how many it then records.
 
-    * ``number`` is the number of the trace. Trace 0 is provisional, and is deleted once there is a better one.
-    * ``warm_up`` is the number of steps that are skipped first.
-    * ``units`` is the number of steps that are recorded.
+    * ``number``: the number of the trace, from 0.
+    * ``warm_up``: the steps to skip.
+    * ``units``: the steps to record.
     """
 
+    # Trace 0 is provisional, and is deleted once there is a better one.
     number: int
     warm_up: int
     units: int
@@ -57,8 +58,7 @@ class Window(NamedTuple):
 class Ranks(NamedTuple):
     """Lets the job's ranks agree when to start the profiler, through a key-value store.
 
-    The object holds the rank of this process and the store. ``store`` has the methods ``set``, ``get`` and ``check``. A
-    job with only one process has no store (None).
+    ``store`` has the methods ``set``, ``get`` and ``check``, or is None if the job has only one process.
     """
 
     store: Optional[Any] = None

@@ -6,8 +6,8 @@ from __future__ import annotations
 def prefer_attention(*names: str) -> object:
     """Let attention (``scaled_dot_product_attention``) use the first backend in ``names`` that supports its inputs.
 
-    For example ``prefer_attention("FLASH_ATTENTION", "MATH")``. If the program chooses a backend itself, its choice has
-    priority. The returned context is already entered. It is left when the process ends, or when ``__exit__`` is called.
+    For example ``prefer_attention("FLASH_ATTENTION", "MATH")``. The program's own choice has priority. The returned
+    context is already entered.
     """
     import atexit
 

@@ -67,10 +67,9 @@ class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types h
 
 
 def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torch.nn.Module:
-    """Combine linear layers with the ReLU or GELU after them: both are then computed in one kernel.
+    """Combine each linear layer with the ReLU or GELU after it in a torch.nn.Sequential, so that one kernel does both.
 
-    This is done wherever the two follow each other in a torch.nn.Sequential. ``approximate`` names the forms of GELU
-    that are replaced: ``tanh``, ``none`` or both. Warns if nothing was replaced.
+    ``approximate`` names the forms of GELU to replace (``tanh``, ``none``). Warns if nothing was replaced.
     """
     import copy
 

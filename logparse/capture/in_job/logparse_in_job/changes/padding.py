@@ -11,10 +11,9 @@ import torch
 
 
 def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Module:
-    """Pad each linear layer that has ``size`` outputs: its weight gets rows of zeros, up to ``padded`` rows.
+    """Pad the weight of each linear layer that has ``size`` outputs with rows of zeros, up to ``padded`` rows.
 
-    Embeddings that share its weight grow, too. The layers still return only their own ``size`` outputs. Raises
-    ValueError if no layer has ``size`` outputs.
+    The layers still return only ``size`` outputs. Raises ValueError if no layer has ``size`` outputs.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     if not layers:
@@ -24,6 +23,7 @@ def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Modul
         tensor.data = with_rows(tensor, padded)
     for layer in layers:
         layer.register_forward_hook(functools.partial(first_outputs, size))
+    # Embeddings that share the weight of a layer grow, too.
     for module in model.modules():
         if id(getattr(module, "weight", None)) in grown:
             for name in ("out_features", "num_embeddings"):

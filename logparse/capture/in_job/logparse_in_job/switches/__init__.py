@@ -13,10 +13,9 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
 class Switchable(NamedTuple):
     """A change that can be switched on and off in a running job.
 
-    * ``name`` is its name.
     * ``switched`` tells the user what is changed.
-    * ``undone`` tells the user how the change is taken back.
-    * ``parts`` names the single switches of which the change consists, because some changes combine several.
+    * ``undone`` tells how the change is taken back.
+    * ``parts`` names the single switches of the change, because some changes combine several.
     """
 
     name: str
@@ -129,10 +128,10 @@ def parts_of(action: str) -> Tuple[str, ...]:
 def fits(action: str, earlier: Iterable[str]) -> bool:
     """Return True if a change can be tried in a process in which the changes ``earlier`` were tried before.
 
-    Only one pair does not fit: ``channels_last`` with and without a search for the fastest kernel
-    (``cudnn_benchmark``). PyTorch keeps the kernel that it chose for a convolution with these sizes and strides, as
-    long as the thread lives (``Conv_v8.cpp``, ``Conv_miopen.cpp``).
+    Only ``channels_last`` with and without ``cudnn_benchmark`` (a search for the fastest kernel) do not fit together.
     """
+    # PyTorch keeps the kernel that it chose for a convolution with these sizes and strides, as long as the thread lives
+    # (``Conv_v8.cpp``, ``Conv_miopen.cpp``).
     searches, turned = "cudnn_benchmark" in parts_of(action), "channels_last" in parts_of(action)
     before = [parts_of(x) for x in earlier]
     return not any(turned and "channels_last" in x and searches != ("cudnn_benchmark" in x) for x in before)

@@ -6,13 +6,10 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """The parts of the user's job that a change may alter: its models (outermost modules) and its optimizers.
-
-    An optimizer that makes its first step while a change is on is added to the list, because its state must be changed
-    back, too.
-    """
+    """The parts of the user's job that a change may alter: its models (outermost modules) and its optimizers."""
 
     models: Sequence[Any]
+    # An optimizer that makes its first step while a change is on is added, because its state must be changed back, too.
     optimizers: List[Any]
 
 
@@ -26,11 +23,11 @@ class RefusedError(Exception):
 class Switch:
     """Switches one change of the job, such as TF32, on and off, between two steps of the job.
 
-    * ``roundoff`` is the relative difference in a layer's output that the change is allowed to make in addition to
-      rounding. 0 means none.
-    * ``detail`` says for the user what was changed. It is known after the first ``on``.
+    * ``roundoff``: relative difference in a layer's output that is allowed in addition to rounding.
+    * ``detail``: what was changed, for the user. Known after the first ``on``.
     """
 
+    # 0 means that no difference is allowed in addition to rounding.
     roundoff = 0.0
     detail = ""
 

@@ -63,12 +63,10 @@ def reshape(tensor: Any, to: Shape) -> None:
 
 
 def forget_accumulator(parameter: Any) -> None:
-    """Make autograd forget the old size of a parameter, so that it accepts gradients of the new size.
-
-    For each parameter autograd keeps a node that adds up gradients, as long as a loss of the job exists. The node
-    refuses gradients of another size. PyTorch drops the node if the parameter's data get another type. So this function
-    gives them another type for a moment.
-    """
+    """Make autograd forget the old size of a parameter, so that it accepts gradients of the new size."""
+    # For each parameter autograd keeps a node that adds up gradients, as long as a loss of the job exists. The node
+    # refuses gradients of another size. PyTorch drops the node if the parameter's data get another type, so the data
+    # get another type for a moment.
     data = parameter.data
     other = torch.float64 if data.dtype is not torch.float64 else torch.float32
     parameter.data = torch.empty(0, dtype=other, device=data.device)
@@ -100,13 +98,13 @@ class _Looks:
     def undo(self, after: _Looks) -> None:
         """Take back a change of a module. ``after`` is the module's state right after the change.
 
-        Only children, hooks, buffers and attributes that the change has altered are put back. A child module that is
-        put back gets the mode (training or evaluation) of the child that had replaced it.
+        Only children, hooks, buffers and attributes that the change has altered are put back.
         """
         module = self.module
         for name, child in after.children.items():
             own = self.children[name]
             if child is not own and module._modules.get(name) is child:
+                # The child gets the mode (training or evaluation) of the child that had replaced it.
                 own.train(child.training)
                 module._modules[name] = own
         for name, hooks in after.hooks.items():
@@ -350,13 +348,13 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """Return the number of outputs of the largest linear layer that could be padded, or None if no layer could be.
+    """Return the number of outputs of the largest linear layer that could be padded, or None if there is none.
 
-    A layer can be padded if it has at least 256 outputs and their number is not a multiple of 64. The largest layer is
-    the one with the largest weight.
+    Such a layer has at least 256 outputs, and their number is not a multiple of 64.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
+    # The largest layer is the one with the largest weight.
     return max(odd, key=lambda x: x.weight.numel()).out_features if odd else None
 
 

@@ -137,8 +137,7 @@ class Attention(Switch):
     def disturbed(self) -> str:
         """Return a sentence for the user if the job itself has changed PyTorch's choice of attention kernels.
 
-        logparse had set this choice in the job, in order to time the job with it. Returns an empty text if the job has
-        not changed it.
+        logparse had set the choice for a measurement. Otherwise returns an empty text.
         """
         return "" if self._context is None or _order() == self._own else "the job itself sets the attention backends"
 
@@ -168,8 +167,7 @@ class OneFlashKernel(Switch):
     def disturbed(self) -> str:
         """Return a sentence for the user if the job itself has allowed PyTorch's fused attention kernel again.
 
-        logparse had forbidden this kernel in the job, in order to time the job without it. Returns an empty text if the
-        kernel is still forbidden.
+        logparse had forbidden it for a measurement. Otherwise returns an empty text.
         """
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
@@ -202,10 +200,9 @@ class TunableRows(Switch):
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Switch TunableOp on, so that PyTorch uses the kernels in the files. The files are read only the first time.
+        """Switch TunableOp on, so that PyTorch uses the kernels in the files.
 
-        Raises RefusedError if no GPU is used, if there is no file or one is not accepted, or if the job itself uses
-        TunableOp.
+        Raises RefusedError if no GPU is used, a file is missing or not accepted, or the job itself uses TunableOp.
         """
         tunable = torch.cuda.tunable
         if not torch.cuda.is_initialized():
@@ -216,6 +213,7 @@ class TunableRows(Switch):
             raise RefusedError(
                 "the job itself uses TunableOp, and the rows that TunableOp reads cannot be removed from memory again"
             )
+        # The files are read only the first time.
         if not self._is_read:
             for path in self._files:
                 if not tunable.read_file(path):
@@ -237,8 +235,8 @@ class TunableRows(Switch):
     def disturbed(self) -> str:
         """Return a sentence for the user if the job itself has switched off TunableOp.
 
-        logparse had switched TunableOp (PyTorch's choice of tuned kernels) on in the job, in order to time the job with
-        it. Returns an empty text if it is still on.
+        logparse had switched TunableOp (PyTorch's choice of tuned kernels) on for a measurement. Otherwise returns an
+        empty text.
         """
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job's own code switches TunableOp off (torch.cuda.tunable)"
