@@ -1,10 +1,11 @@
 """Import heavy libraries only when they are first used, so that the program starts faster.
 
-* ``from logparse.lazy import duckdb, pd`` imports a library when one of its attributes is first read.
-* ``members`` makes the ``__getattr__`` of a package that offers objects of its modules.
+For example ``from logparse.lazy import duckdb, pd``. ``members`` makes the ``__getattr__`` of a package that offers
+objects of its modules.
 """
 
-# Type checkers get the library's module itself. ``benchmarks/starts.py`` measures how much time this module saves.
+# A library is imported when one of its attributes is first read. Type checkers get the library's module
+# itself. ``benchmarks/starts.py`` measures how much time this module saves.
 
 from __future__ import annotations
 

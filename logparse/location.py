@@ -104,8 +104,8 @@ def absolute(url: str) -> str:
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     """Return the pyarrow file system of a folder, file or URL, and the path within this file system.
 
-    Raises InputError if the URL has an unknown scheme or option or a password, the service's library is missing, or the
-    path is not UTF-8.
+    Raises InputError if the URL has an unknown scheme or option or a password, a library is missing, or the path is not
+    UTF-8.
     """
     place, path, query = split_url(url) if "://" in url else ("file://", url, "")
     if place == "file://":
@@ -228,7 +228,7 @@ def _flush(path: str) -> None:
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
     """Return a function that writes a new file to this file system, but never replaces an existing file.
 
-    On some file systems two processes may both succeed to create the same file (see the module's docstring).
+    On some file systems two processes may both create the same file (see the module's docstring).
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new

@@ -266,7 +266,7 @@ def is_file_name(name: str) -> bool:
 
 
 def file_name(text: str) -> str:
-    """Make a valid file name from any text, in which only letters, digits and ``_.+-`` stay as they are.
+    """Make a valid file name from any text: characters other than letters, digits and ``_.+-`` become ``_``.
 
     A long name is cut, and ends in a hash of the text.
     """

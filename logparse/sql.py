@@ -36,8 +36,8 @@ def query(
 ) -> pa.Table:
     """Run one SELECT of the user over the views of a store, and return its result.
 
-    ``waits`` gets the seconds that are left, every second. Raises QueryError if the SQL is wrong, no query, too slow or
-    has too many rows. Raises StoreError if the store or run does not exist.
+    ``waits`` gets the seconds that are left, every second. Raises QueryError if the SQL is wrong, too slow or gives too
+    many rows, and StoreError without such a store or run.
     """
     store = open_store(store_url)  # raises for a missing store or run before a process is started
     if run is not None:

@@ -42,7 +42,7 @@ NOT_APPLIED = 125
 class Asked:
     """The settings and scripts that the user wants to apply to a job.
 
-    * ``settings``: the settings that ``apply.py`` makes by itself. None means that any may be applied.
+    * ``settings``: made by ``apply.py`` itself. None means any.
     * ``scripts``: the folders that hold an ``apply.sh``.
     * ``marking``: True if ``apply.py`` reports what it has applied.
     """

@@ -56,14 +56,12 @@ The processes are kept here because they are children of this process, which mus
 class _Channel:
     """An output of the job (standard output or standard error) that is copied to files.
 
-    * ``source``: the file descriptor from which logparse reads.
-    * ``theirs``: the file descriptor to which the job prints.
-    * ``own``: 1 for standard output, 2 for standard error.
-    * ``files``: the files that get the copies.
+    logparse reads from the file descriptor ``source``, and the job prints to ``theirs``.
     """
 
     source: int
     theirs: int
+    # This is 1 for standard output and 2 for standard error.
     own: int
     files: Sequence[Path]
     outputs: dict[int, str] = field(default_factory=dict)

@@ -55,8 +55,7 @@ class KeptInput:
     def given(self) -> Iterator[Mapping[int, int]]:
         """Context that yields the standard input for one run of the job, as ``{0: file descriptor}``.
 
-        The file descriptor is valid until the context ends. Raises InputError if the input cannot be read a second
-        time.
+        ``{}`` means the standard input of this process. Raises InputError if the input cannot be read a second time.
         """
         self._starts += 1
         if self._flows:
@@ -72,6 +71,7 @@ class KeptInput:
                 os.lseek(again, self._from, os.SEEK_SET)
                 yield {0: again}
             finally:
+                # The file descriptor is valid until the context ends.
                 os.close(again)
         else:
             # The job uses the standard input of this process.

@@ -20,9 +20,7 @@ from logparse.libraries.own import job_units
 class Observed:
     """Notes that the processes of a job wrote about themselves: numbers of steps, and remarks for the user.
 
-    * ``processes`` is the number of processes that wrote a file.
-    * ``units`` is the number of steps of all processes together.
-    * ``notes`` counts the processes by remark.
+    ``units`` is the number of steps of all ``processes`` together. ``notes`` counts the processes by remark.
     """
 
     processes: int

@@ -58,10 +58,7 @@ class Trace:
 
 
 def trace_of(text: str, unit: str = "") -> Trace | None:
-    """Parse the value of ``--trace``, which says how much of the job is traced at a time.
-
-    * ``2`` means two steps, ``2s`` two seconds.
-    * ``0`` means nothing (returns None).
+    """Parse the value of ``--trace``: ``2`` (steps), ``2s`` (seconds) or ``0`` (no trace, returns None).
 
     ``unit`` is the value of ``--unit``, the function whose calls are the steps. Raises UsageError for any other value.
     """

@@ -134,7 +134,7 @@ def _observation(plan: Plan) -> Iterator[str]:
 
     found = notes.observed(plan.folder)
     yield from found.lines()
-    # No reason is needed if the job's steps were counted.
+    # No reason is given if the job's steps were counted.
     if plan.traced and (line := notes.untraced(plan.folder, found)):
         yield line
 

@@ -65,9 +65,11 @@ class Executor(Protocol):
     ) -> Iterator[tuple[T, R | TaskError]]:
         """Call ``function(item)`` for each item in parallel. Yield each item with its result or error when it is done.
 
-        A new item is taken only when a task can run it. ``progress`` gets what the function passes to ``report``. If
-        the caller raises an exception, running tasks are ended.
+        ``progress`` gets what the function passes to ``report`` (on Ray, when the task has ended). If the caller raises
+        an exception, running tasks are ended.
         """
+        # A new item is taken only when a task can run it, so neither items nor results pile up. Ctrl-C is an exception
+        # of the caller, too.
 
 
 def tried(

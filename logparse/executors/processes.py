@@ -39,7 +39,7 @@ def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
     """Start a Python process that calls ``target(*args)``. Return the process.
 
-    The process has this process's environment and working folder. ``imports`` names modules to import once for all such
+    It has this process's environment and working folder. ``imports`` names modules to import once for all such
     processes.
     """
     # All processes come from one server process, which imports these modules once for all of them.

@@ -1,14 +1,13 @@
-"""Find, open, decompress and identify input files.
+"""Find, open, decompress and identify input files. An input is one of these:
 
 * a file, a folder or a glob (``logs/**/hipblaslt_*.log``)
 * standard input (``-``)
 * a URL (``s3://``, ``gs://``, ``hdfs://`` or ``file://``), also of a folder or a glob
-
-``logparse.location`` describes endpoints and credentials.
 """
 
-# An example of a URL is ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``. The URL of each file that a glob matches
-# keeps the options of the glob.
+# ``logparse.location`` describes endpoints and credentials. An example of a URL is
+# ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``. The URL of each file that a glob matches keeps the options of the
+# glob.
 
 from __future__ import annotations
 
@@ -348,9 +347,7 @@ class _Passing(io.RawIOBase):
 class Hashing(_Passing):
     """A stream that passes on the bytes of ``raw``, and computes a hash of them meanwhile.
 
-    * ``before``: bytes that were read earlier and belong to the hash.
-    * ``report``: gets the number of bytes of each read.
-    * ``whole_lines``: hash up to the last line end.
+    ``before`` are bytes that were read earlier. ``report`` gets the number of bytes of each read.
     """
 
     def __init__(self, raw: BinaryIO, report: Callable[[int], None], before: bytes = b"") -> None:
@@ -383,6 +380,7 @@ class Hashing(_Passing):
 
     @property
     def whole_lines(self) -> str:
+        # This is the hash up to the last line end.
         return self._at_line_end.hexdigest()
 
 

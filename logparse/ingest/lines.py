@@ -129,9 +129,11 @@ class Read:
 class LineReader:
     """Counts how often each different line of a log occurs.
 
-    * ``feed`` takes a block of whole lines, ``take`` returns the counts, and ``close`` ends the log.
-    * ``threads`` is how many parts of a file are counted at the same time.
-    * ``head`` holds the log's first bytes.
+    * ``feed`` takes a block of whole lines.
+    * ``take`` returns the counts.
+    * ``close`` ends the log.
+
+    ``threads`` parts of a file are counted at the same time. ``head`` holds the log's first bytes.
     """
 
     def __init__(
@@ -348,12 +350,12 @@ class LineReader:
     def _event(self, line: bytes, place: int) -> None:
         """Read a line that may be the beginning of a table, or of another log entry that has several lines.
 
-        Otherwise, the line is counted as one of unknown format.
+        If it is not, it is counted as a line of unknown format.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
         if format is None:
-            # The line was not counted before as an entry of its own.
+            # The line belongs to no such entry. It may have been counted before as an entry of its own.
             if not self._shown(line, place):
                 self.read.foreign += 1
             return
@@ -596,11 +598,11 @@ class _Taking:
 class _Stood(NamedTuple):
     """How often the same text occurs in a part of the log, in total and for each time and process.
 
-    * ``counts[i]``: number of lines for the time and process with index ``numbers[i]`` in a list.
-    * ``stated``: a count in front of each such line, or None.
+    ``stated`` is a count in front of each such line, or None.
     """
 
     lines: int
+    # ``counts[i]`` is the number of lines for the time and process with index ``numbers[i]`` in a list.
     numbers: Ints
     counts: Ints
     # ``uniq -c`` prints such counts.

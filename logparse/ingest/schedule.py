@@ -73,14 +73,14 @@ class Ingested:
 class Task:
     """A task for a worker process: to read one file with ``threads`` threads.
 
-    * ``known`` says which parts of the file were already stored at the start.
-    * ``process`` is the process that wrote the lines, if the lines do not state one.
+    ``known`` says which parts of the file were already stored at the start.
     """
 
     path: str
     threads: int = 1
     size: int = 0
     known: tuple[Commit, ...] = ()
+    # The process that wrote the lines, if the lines do not state one.
     process: Process = UNKNOWN
 
 

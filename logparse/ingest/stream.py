@@ -167,9 +167,8 @@ class Tally:
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
         """Add one log line, or several that belong together, to the statistics of this log.
 
-        * ``outcome``: the lines, their category (such as ``call``) and their calls.
-        * ``times``: how often the line occurs.
-        * ``units``: lines to add to the category only.
+        ``times`` is how often the line occurs. ``units`` is the number to add to its category if its lines are already
+        in the total.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         # If ``units`` is given, the caller has already added the lines to the total.

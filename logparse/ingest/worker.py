@@ -337,8 +337,7 @@ class _Input:
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
         """Read a large local file fast: code in C reads it with several threads, and computes its hash.
 
-        Returns None, and reads nothing, if the file is small, compressed or not on this machine, or may have a too long
-        line.
+        Returns None, and reads nothing, if the file is small, compressed or remote, or may have too long a line.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:

@@ -26,11 +26,10 @@ TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "t
 class Solution:
     """A kernel or algorithm of a library that computes a product or convolution, for example ``hipblaslt:477479``.
 
-    * ``raw`` is its spelling in the file.
-    * ``algorithm`` is MIOpen's name of the algorithm.
-    * PyTorch's normal call is ``Solution("torch", "Default")``, whose text is ``Default``.
+    ``raw`` is its spelling in the file, and ``algorithm`` MIOpen's name of the algorithm.
     """
 
+    # PyTorch's normal call is ``Solution("torch", "Default")``, whose text is ``Default``.
     library: str
     id: str
     raw: str = field(default="", compare=False)

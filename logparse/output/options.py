@@ -45,11 +45,10 @@ def path(help: str, *names: str) -> Any:
 
 
 def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
-    """Declare an option of a command that accepts only certain values.
+    """Declare an option of a command that accepts only certain values (``of``, or a list named ``module:LIST``).
 
-    * ``of`` holds the values, or names a list of them (``module:LIST``).
-    * ``several`` is True if the user may join values by commas.
-    * ``own`` is True if ``package.module:NAME`` is accepted, too.
+    If ``several`` is True, values may be joined by commas. If ``own`` is True, ``package.module:NAME`` is accepted,
+    too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -337,15 +336,15 @@ def verb(
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """Return a decorator that makes a function a command of the program. The command's help shows ``example``.
 
-    * ``passes_on``: the words after the first argument belong to another program.
-    * ``name``: needed if the command's name is a keyword of Python.
-    * ``old``: earlier names of options, with today's names.
+    If ``passes_on`` is True, the words after the first argument belong to another program. ``old`` maps earlier names
+    of options to today's.
     """
     settings = {"allow_interspersed_args": False} if passes_on else None
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
         about = inspect.getdoc(function)
         kind = type(cls.__name__, (cls,), {"old_names": {**cls.old_names, **old}}) if old else cls
+        # ``name`` is needed if the command's name is a keyword of Python.
         made = app.command(name, cls=kind, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)
         return made(function)
 

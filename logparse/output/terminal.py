@@ -100,7 +100,6 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
     """Format a table as text, with numbers aligned to the right.
 
     To fit ``width``, texts are shortened and columns are left out. ``remedy`` tells the user how to see those columns.
-    If ``coloured`` is True, the column names are bold.
     """
     columns = _columns(block)
     if not columns:

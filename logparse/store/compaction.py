@@ -39,7 +39,7 @@ _PART_BYTES = 64 << 20  # size of the rows in memory, in bytes, from which on th
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     """Merge the small files of a store into large ones. Return how many files a reader must open, before and after.
 
-    ``unread`` says that no other process reads the store. Raises StoreError if another compaction was faster, or if a
+    ``unread`` says that no other process reads the store. Raises StoreError if another compaction finished first, or a
     file is missing or damaged.
     """
     # If no other process reads the store, the old files are removed at once.

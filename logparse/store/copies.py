@@ -109,7 +109,7 @@ class _State(NamedTuple):
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """Yield the keys under which an index of all input files lists those of which this file may be a copy."""
+        """Yield the keys under which an index of all input files lists the files of which this file may be a copy."""
         # The index is a dictionary. Its keys contain the hash of the content and the numbers of processes in the file's
         # path.
         for content in self.latest:

@@ -40,14 +40,13 @@ MANY = 8
 class ListedRow(NamedTuple):
     """An entry for a small file of the store which says that logparse has read an input file.
 
-    * ``file``: the path of the small file.
-    * ``path``: the path of the input file.
-    * ``attempt``: the name of this reading.
-    * ``run``: the label of the job's execution.
+    ``file`` is the path of the small file, and ``path`` that of the input file.
     """
 
     file: str
+    # This is the name of this reading of the input file.
     attempt: str
+    # This is the label of the job's execution from which the input file comes.
     run: str
     path: str
 

@@ -62,9 +62,7 @@ because the clocks of hosts differ: if one host removes an old record, no other 
 class Forgotten(NamedTuple):
     """A small file that lists data which the user had removed from the store (``logparse forget``).
 
-    * ``file``: its path in the store.
-    * ``names``: readings of input files, or merged files, that were removed.
-    * ``at``: the time when it was written, in seconds since 1970.
+    ``names`` are readings of input files, or merged files. ``at`` is when it was written, in seconds since 1970.
     """
 
     file: str
@@ -176,8 +174,8 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
     """Read which data were merged into larger Parquet files, and which data the user has removed.
 
-    ``infos`` is the result of ``manifest_files``. If nothing was merged, the list is empty. Raises StoreError if a file
-    is damaged.
+    ``infos`` is the result of ``manifest_files``. If nothing was merged, the manifest is empty. Raises StoreError if a
+    file is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}

@@ -700,10 +700,9 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """Check that some tables are complete, and return what is needed to read them.
+        """Check that some tables are complete. Return the input files, the list of merged data, and the tables' files.
 
-        Returns the input files that were read (of ``run``, if given), the list of merged data, and the Parquet files of
-        each table. Raises StoreError if a file is missing or damaged.
+        ``run`` limits the input files to one execution of the job. Raises StoreError if a file is missing or damaged.
         """
         for left in reversed(range(_TRIES)):
             manifest = self.manifest()
@@ -858,7 +857,7 @@ class Store:
     def parts(self, table: str, recorded: Recorded) -> list[str]:
         """Check that the Parquet files of a table are complete, and return the paths of the files to read.
 
-        They may also contain rows of other input files. Raises StoreError if a file is missing or differs from
+        The files may also contain rows of other input files. Raises StoreError if a file is missing or differs from
         ``recorded``.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}

@@ -45,11 +45,9 @@ class Graphs:
         return bool(self._of)
 
     def number(self, graph: Any) -> str:
-        """Return the number that identifies a CUDA graph, as a text such as ``"3"``. A new graph gets a new number.
-
-        A graph may lie at the memory address of a graph that no longer exists. Then it is a new graph, too.
-        """
+        """Return the number that identifies a CUDA graph, as a text such as ``"3"``. A new graph gets a new number."""
         reference, number = self._of.get(id(graph), (None, ""))
+        # A graph may lie at the memory address of a graph that no longer exists. Then it is a new graph, too.
         return number if number and reference is not None and reference() is graph else self.new_number(graph)
 
     def new_number(self, graph: Any) -> str:

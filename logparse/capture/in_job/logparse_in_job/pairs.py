@@ -83,13 +83,12 @@ Times = Mapping[str, Sequence[float]]
 class Block(NamedTuple):
     """The job's next steps, which are timed together: all with the change that is measured, or all without it.
 
-    * ``on``: True if the change is on.
-    * ``control``: True if only the cost of switching is measured.
-    * ``units``: number of steps, including the first, which is not timed.
+    ``control`` is True if only the cost of switching is measured.
     """
 
     on: bool
     control: bool
+    # The number of steps includes the first one, which is not timed.
     units: int
 
 
@@ -219,8 +218,8 @@ def is_faster(found: Interval, floor: float = FLOOR) -> bool:
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
     """Return True if the measured effect of a change is known well enough to stop measuring.
 
-    * ``found``: confidence interval of the logarithm of (time with / time without).
-    * ``floor``: the least saving that counts (0.01 is 1 %).
+    ``found`` is a confidence interval of the logarithm of (time with / time without), and ``floor`` the least saving
+    (0.01 is 1 %).
     """
     # There are three cases: the change is faster by more than ``floor`` and the interval is fairly narrow (``WIDE``);
     # the change is certainly not faster by ``floor``; or the interval is narrow (``NARROW``).

@@ -89,11 +89,10 @@ class Same(NamedTuple):
 
 
 class IncomparableError(Exception):
-    """Raised if a model's results cannot show whether a change is correct. There are three reasons:
+    """Raised if a model's results cannot show whether a change is correct.
 
-    * The model returns no numbers.
-    * Its numbers are not finite.
-    * Its results differ too much, or have other sizes, even if the unchanged call is repeated.
+    * They contain no numbers, or numbers that are not finite.
+    * They differ too much, or in size, even if the unchanged call is repeated.
     """
 
 

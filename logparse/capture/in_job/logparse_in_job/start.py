@@ -3,8 +3,8 @@
 Every Python that the job starts runs this module and ``when_executed.py``, even without torch.
 """
 
-# So these modules import at their top only modules that Python has already loaded, and others only where they need
-# them.
+# Every Python runs these two modules, so they import at their top only modules that Python has already loaded, and
+# others only where they need them.
 
 from __future__ import annotations
 

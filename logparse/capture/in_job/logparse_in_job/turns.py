@@ -92,7 +92,7 @@ class Turns:
         """
         on_all_cores(self._held)
         self.left -= 1
-        # The times of both jobs are so measured under the same conditions.
+        # The jobs run alternately, so that their times are measured under the same conditions.
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:

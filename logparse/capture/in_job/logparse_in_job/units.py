@@ -47,12 +47,11 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 class Kind:
     """All steps of a job (such as training steps) that have the same input sizes.
 
-    * ``count``: their number. The profiler has recorded ``traced`` of them.
-    * ``us``: their times without the profiler, in microseconds.
-    * ``host_us``: the host's times to issue their work, in microseconds.
+    ``us`` are their times without the profiler, and ``host_us`` the host's times to issue their work, in microseconds.
     """
 
     def __init__(self) -> None:
+        # ``count`` is the number of steps, of which the profiler has recorded ``traced``.
         self.count = self.traced = 0
         self.us: Deque[float] = collections.deque(maxlen=_TIMES)
         self.host_us: Deque[float] = collections.deque(maxlen=_TIMES)

@@ -42,12 +42,7 @@ BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """The plan for one trace: how many steps of the job the profiler skips, and how many it then records.
-
-    * ``number``: the number of the trace, from 0.
-    * ``warm_up``: the steps to skip.
-    * ``units``: the steps to record.
-    """
+    """The plan for one trace: how many steps of the job the profiler skips (``warm_up``), and how many it records."""
 
     # Trace 0 is provisional, and is deleted once there is a better one.
     number: int

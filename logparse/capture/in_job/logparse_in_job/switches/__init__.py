@@ -1,9 +1,10 @@
 """List of the changes that can be switched on and off in a running job, such as ``tf32``.
 
-A second list has the changes that act only when a job starts. A change is here called an action. ``made`` returns the
-object that switches a change. Only ``made`` imports PyTorch. ``docs/measurement.md`` contains both lists as tables, and
-a test compares them.
+A change is here called an action. A second list has the changes that act only when a job starts. ``made`` returns the
+object that switches a change.
 """
+
+# Only ``made`` imports PyTorch. ``docs/measurement.md`` contains both lists as tables, and a test compares them.
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
 class Switchable(NamedTuple):
     """A change that can be switched on and off in a running job.
 
-    * ``switched`` tells the user what is changed.
-    * ``undone`` tells how the change is taken back.
-    * ``parts`` names the single switches of the change, because some changes combine several.
+    For the user, ``switched`` tells what is changed, and ``undone`` how it is taken back. ``parts`` names its single
+    switches.
     """
 
     name: str
     switched: str
     undone: str
+    # Some changes combine several switches.
     parts: Tuple[str, ...]
 
 

@@ -23,12 +23,13 @@ class RefusedError(Exception):
 class Switch:
     """Switches one change of the job, such as TF32, on and off, between two steps of the job.
 
-    * ``roundoff``: relative difference in a layer's output that is allowed in addition to rounding.
-    * ``detail``: what was changed, for the user. Known after the first ``on``.
+    * ``roundoff``: allowed relative difference in a layer's output beyond rounding.
+    * ``detail``: what was changed, for the user.
     """
 
     # 0 means that no difference is allowed in addition to rounding.
     roundoff = 0.0
+    # This is known after the first ``on``.
     detail = ""
 
     def on(self, job: Job) -> None:
