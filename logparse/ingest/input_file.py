@@ -1,4 +1,4 @@
-"""Find, open, decompress and identify input files. An input is one of these:
+"""Find, open, decompress and identify input files. The user can name these inputs:
 
 * a file, a folder or a glob (``logs/**/hipblaslt_*.log``)
 * standard input (``-``)

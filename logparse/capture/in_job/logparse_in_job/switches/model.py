@@ -348,9 +348,9 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """Return the number of outputs of the largest linear layer that could be padded, or None if there is none.
+    """Return the number of outputs of the largest linear layer that could be padded, or None without such a layer.
 
-    Such a layer has at least 256 outputs, and their number is not a multiple of 64.
+    The layer has at least 256 outputs, and their number is not a multiple of 64.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
