@@ -62,7 +62,7 @@ def test_findings_of_one_remedy_are_one_card_and_a_problem_counts_once() -> None
 def test_overrides_come_as_one_card_with_files() -> None:
     (apply,) = (x for x in cards(recommend(everything(), Settings())) if x.title == "use 2 faster solutions")
     assert apply.files
-    assert apply.changes == "2 rows of override files"
+    assert apply.changes == "apply 2 rows of override files"
 
 
 def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tmp_path: Path) -> None:

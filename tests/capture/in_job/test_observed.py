@@ -43,6 +43,15 @@ def step(size=4):
     return loss.item()
 """
 GRAPHS = "from torch._dynamo.utils import counters; print(counters['stats']['unique_graphs'], counters['graph_break'])"
+COMPILED_STEP = f"""
+@torch.compile(backend="eager")
+def whole(x): loss = net(x).square().mean(); loss.backward(); optimizer.step(); optimizer.zero_grad(); return loss
+for _ in range(12): loss = whole(torch.ones(2, 8))
+print(loss.item())
+{GRAPHS}
+print(counters["frames"])  # the functions that Dynamo tried to compile, also those without a graph
+assert counters["stats"]["unique_graphs"] > 1  # a graph of the network, and a graph of the optimizer
+"""
 
 PROGRAMS = {
     "c_module": NET
@@ -69,6 +78,15 @@ for _ in range(30):
 print(loss.item())
 {GRAPHS}
 """,
+    "c_step_with_its_optimizer": NET + TRAIN + COMPILED_STEP,
+    "c_step_with_its_optimizer_and_a_hook_that_keeps_something": NET
+    + TRAIN
+    + "seen = []; optimizer.register_step_post_hook(lambda *args: seen.append(1))\n"
+    + COMPILED_STEP,
+    "c_step_with_its_optimizer_and_a_hook_that_breaks_the_graph": NET
+    + TRAIN
+    + "optimizer.register_step_post_hook(lambda *args: torch._dynamo.graph_break())\n"
+    + COMPILED_STEP,
     "c_breaks_and_a_job_s_own_hook": f"""
 import torch
 class Net(torch.nn.Module):
@@ -456,6 +474,18 @@ with torch.no_grad():
 net = torch.nn.Sequential(torch.nn.Linear(8, 8)); net.register_full_backward_hook(lambda *args: None)
 compiled = torch.compile(net, backend="eager")
 for _ in range(8): compiled(torch.ones(2, 8, requires_grad=True)).sum().backward()
+{GRAPHS}
+""",
+    "c_call_that_the_job_changes": f"""
+import functools, torch
+class Net(torch.nn.Module):
+    def forward(self, x): return x + 1
+Net.__call__ = functools.wraps(Net.__call__)(lambda *args, call=Net.__call__: 2 * call(*args))
+net = Net(); compiled = torch.compile(net, backend="eager")
+@torch.compile(backend="eager")
+def calls(x): return net(x)
+with torch.no_grad():
+    for _ in range(8): print(*(each(torch.ones(2)).tolist() for each in (net, compiled, calls)))
 {GRAPHS}
 """,
     "c_compiled_backward_pass": NET

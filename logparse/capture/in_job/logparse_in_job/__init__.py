@@ -20,8 +20,11 @@ not observed (``ordinary.py``).                                      read.
 The wrapper stands in the frame of PyTorch's own function            One more frame would show in stacks, and a deep
 (``module_frame.py``).  If it cannot, its frame is taken out of       model would exceed Python's recursion limit.
 tracebacks.
-Dynamo is off while our functions run beneath ``torch.compile``.     Dynamo would compile our functions, and count their
-                                                                     graph breaks.
+Functions that PyTorch or the job calls are hidden from Dynamo       Dynamo would compile our functions, and count their
+(``dynamo.hide``). Dynamo is off while they run beneath              graph breaks.
+``torch.compile``.
+An optimizer's step beneath ``torch.compile`` is not observed.       The profiler would print a warning if a window
+                                                                     ended within a compiled region.
 Our functions raise nothing.  After a first error nothing is         An error of ours would end the job.
 observed any more (``guard.py``).
 Optimizers and modules are told apart by weak references.            An object that the job has dropped must be freed.

@@ -1,13 +1,12 @@
-"""Keep ``torch.compile`` (Dynamo) from compiling logparse's wrappers.
+"""Keep ``torch.compile`` (Dynamo) from compiling logparse's functions.
 
-Dynamo then treats them like the functions of PyTorch that they wrap.
+Dynamo then treats wrappers like the functions of PyTorch that they wrap, and takes a hook for an empty function.
 """
 
 from __future__ import annotations
 
 import sys
-from types import CodeType
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import torch
 
@@ -34,25 +33,45 @@ In PyTorch 2.4 and 2.5 the only way to learn this is to set another compiler.
 """
 
 
-def skip(code: CodeType) -> None:
-    """Tell Dynamo to leave this code uncompiled, and to compile the functions that it calls as usual."""
+def hide(function: Any, instead: Any = None) -> None:
+    """Keep Dynamo (``torch.compile``) from compiling a function of logparse.
+
+    Dynamo meets the function in two ways:
+
+    * Code that is not compiled calls the function, for example after a graph break. Dynamo then leaves the function
+      uncompiled, and compiles the functions that it calls as usual.
+    * Dynamo compiles the code that calls the function. In place of the function it then compiles ``instead``, which
+      does what PyTorch does without logparse. Without ``instead``, Dynamo compiles the function itself.
+    """
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):  # PyTorch until 2.6
-        frames.skip_code(code)
+        frames.skip_code(function.__code__)
     elif hasattr(frames, "set_code_exec_strategy"):
         action = frames._FrameAction
-        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(action.SKIP, action.DEFAULT))
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    if instead is not None:
+        function.__dict__ = _NotCopied(function.__dict__)
+        function._torchdynamo_inline = instead
+
+
+class _NotCopied(Dict[str, Any]):
+    """The attributes of a function of logparse. ``functools.wraps`` copies them without the one for Dynamo.
+
+    If the job wraps ``Module.__call__`` once more, Dynamo would otherwise leave out the job's own wrapper, too.
+    """
+
+    def keys(self) -> Any:
+        return [name for name in super().__iter__() if name != "_torchdynamo_inline"]
+
+    def __iter__(self) -> Any:  # Without this, ``dict.update`` would not call ``keys``
+        return iter(self.keys())
 
 
 def compiled_graphs() -> int:
     """Return how many graphs ``torch.compile`` (Dynamo) has made in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return int(counters.get("stats", {}).get("unique_graphs", 0))
-
-
-def trace_instead(wrapper: Any, original: Any) -> None:
-    """Tell Dynamo (``torch.compile``) to compile ``original`` in every place that calls ``wrapper``."""
-    wrapper._torchdynamo_inline = original
 
 
 def is_part_of_graph(module: Any) -> bool:

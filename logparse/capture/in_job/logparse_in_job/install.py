@@ -71,19 +71,19 @@ def _install(found: Observer) -> None:
 def _step_hook(found: Observer) -> Callable[..., None]:
     """Return the hook that PyTorch calls at the end of every optimizer step, so that logparse can count the steps.
 
-    ``torch.compile`` compiles the hook together with the step, and finds that the hook does nothing.
+    Steps beneath ``torch.compile`` are not counted. If a window ended there, PyTorch's profiler would print a warning
+    about the compiled region that is still open.
     """
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not ordinary.is_compiling():
-            prior = dynamo.set_callback(None)
-            try:
-                found.end_step(optimizer, args, kwargs)
-            finally:
-                if prior is not None:
-                    dynamo.set_callback(prior)
+        if dynamo.callback() is None:
+            found.end_step(optimizer, args, kwargs)
 
+    dynamo.hide(step_ended, _no_hook)
     return step_ended
+
+
+def _no_hook(optimizer: Any, args: Any, kwargs: Any) -> None: ...
 
 
 def _wrap_modules(found: Observer) -> None:
@@ -92,10 +92,9 @@ def _wrap_modules(found: Observer) -> None:
     found.compiles = dynamo.callback
     wrapper = _in_the_same_frame(original, found) or found.with_a_frame
     for function in (wrapper, found.with_a_frame):
-        dynamo.skip(function.__code__)
-        dynamo.trace_instead(function, original)
+        dynamo.hide(function, original)
     for function in (found.begin, found.ended, found.failed):
-        dynamo.skip(function.__code__)
+        dynamo.hide(function)
     dynamo.take_for_original(original, wrapper)
     names = [name for name, value in vars(torch.nn.Module).items() if value is original]
     for name in names:  # PyTorch's ``__call__`` and ``_wrapped_call_impl`` are one function, and must stay one
@@ -137,7 +136,7 @@ def _wrap_graphs(found: Observer) -> None:
 
 def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Callable[..., None]) -> Callable[..., Any]:
     wrapper = around(function, ordinary.is_compiling, begin, end)
-    dynamo.skip(wrapper.__code__)
+    dynamo.hide(wrapper)
     return wrapper
 
 
