@@ -458,7 +458,7 @@ def test_cudnn_benchmark_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.version, "hip", "7.2")
     model = torch.nn.Conv2d(3, 4, 3)
-    with pytest.raises(RefusedError, match="keeps the solver of each convolution"):
+    with pytest.raises(RefusedError, match="keeps using the solver"):
         made("channels_last_benchmark").on(Job([model], []))
     assert model.weight.is_contiguous(), "its first part is taken back"
 
