@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ from logparse.errors import InputError
 from logparse.lazy import duckdb, pd
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.own.job_units import UNITS_EACH
+from logparse.libraries.torch_profiler import places
 from logparse.links import links_sql, open_sql
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.output.terminal import Rows
@@ -440,6 +441,8 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
         yield f"{label}: {_sentence(store, calls, times)}"
         if calls or times:
             yield _one_table(calls, times)
+        if told := _called_from(store, {entry.problem.text for entry in same} | {str(x["problem"]) for x in calls}):
+            yield told
         if logs := sorted({str(row["category"]) for row in calls}):
             yield f"logged as: {', '.join(logs)}"
         if len(same) == 1:
@@ -447,6 +450,20 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
         else:
             yield f"problems of this name: {len(same):,}, which differ in"
             yield from (f"  {words}" for words in _differing([entry.problem.text for entry in same]))
+
+
+def _called_from(store: Store, texts: Collection[str]) -> str:
+    """Say from where in the program these problems are called, as the latest run with such a trace shows it.
+
+    The result is empty if no trace has stacks.
+    """
+    sql = "select run, value from facts where name = $name"
+    values: dict[str, list[str]] = {}
+    with store.reading(sql) as con:
+        for run, value in con.execute(sql, {"name": places.FACT}).fetchall():
+            values.setdefault(run, []).append(value)
+    told = (places.sentence(values[run], texts) for run in reversed(store.runs()) if run in values)
+    return next(filter(None, told), "")
 
 
 def _differing(texts: Sequence[str]) -> list[str]:

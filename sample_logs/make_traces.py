@@ -158,10 +158,58 @@ HEADER = {
 }
 
 
-def kineto(events: list[dict[str, Any]]) -> str:
+AUTOGRAD = 4300
+"""Number of the thread in which autograd runs the backward pass."""
+
+
+def function(id: int, parent: int, start: float, us: float, name: str) -> dict[str, Any]:
+    """Return the trace event of a call of a Python function, as ``with_stack=True`` records it."""
+    args: dict[str, Any] = {"Python parent id": parent, "Python id": id, "Ev Idx": 200 + id}
+    at = {"pid": PID, "tid": PID, "ts": start, "dur": us}
+    return {"ph": "X", "cat": "python_function", "name": name, **at, "args": args}
+
+
+def stacks() -> list[dict[str, Any]]:
+    """Return the trace events of a step of a program with two functions that call the same matrix product.
+
+    The backward pass runs in a thread of its own, without functions. Its operators have the sequence number of the
+    forward operator.
+    """
+    mm = tensors([BF16, BF16], [[2048, 3072], [3072, 768]], [[3072, 1], [768, 1]])
+    grad = tensors([BF16, BF16], [[2048, 768], [768, 3072]], [[768, 1], [1, 768]])
+    engine = "autograd::engine::evaluate_function: MmBackward0"
+    events = [
+        operator(1, 120, 40, "aten::mm", **{"Sequence number": 7, "Fwd thread id": 0}, **mm),
+        *launched(1, 140, 30.0, GEMM, 11, 130),
+        operator(2, 220, 40, "aten::mm", **{"Sequence number": 8, "Fwd thread id": 0}, **mm),
+        *launched(2, 240, 50.0, GEMM, 12, 230),
+        operator(3, 400, 60, engine, **{"Sequence number": 8, "Fwd thread id": 1}),
+        operator(4, 405, 50, "MmBackward0", **{"Sequence number": 8, "Fwd thread id": 1}),
+        operator(5, 410, 40, "aten::mm", **grad),
+        *launched(5, 430, 35.0, GEMM + "_B", 13, 420),
+        function(1, 0, 100, 900, "train.py(31): step"),
+        function(2, 1, 105, 200, "nn.Module: Block_0"),
+        function(3, 2, 106, 190, "torch/nn/modules/module.py(1787): _call_impl"),
+        function(4, 3, 110, 180, "model.py(12): forward"),
+        function(5, 4, 115, 50, "torch/nn/functional.py(90): product"),
+        function(6, 5, 118, 45, "<built-in method mm of type object at 0x7f1c33e93460>"),
+        function(7, 4, 200, 80, "model.py(20): attention"),
+        function(8, 7, 210, 60, "contextlib.py(78): inner"),
+        function(9, 1, 350, 600, "torch/_tensor.py(566): backward"),
+    ]
+    backward = {event["args"]["External id"]: AUTOGRAD for event in events if event.get("ts") in (400, 405, 410)}
+    return [
+        {**event, "tid": AUTOGRAD}
+        if event.get("cat") in ("cpu_op", "cuda_runtime") and event["args"]["External id"] in backward
+        else event
+        for event in events
+    ]
+
+
+def kineto(events: list[dict[str, Any]], **more: Any) -> str:
     """Return a trace as text in the layout in which the profiler (Kineto) writes it.
 
-    An event takes several lines, with its arguments on one line.
+    An event takes several lines, with its arguments on one line. ``more`` are further entries of the header.
     """
     texts = []
     for event in events:
@@ -173,7 +221,7 @@ def kineto(events: list[dict[str, Any]]) -> str:
         if "args" in event:
             lines[0] += ',\n    "args": {\n      ' + json.dumps(event["args"])[1:-1] + "\n    }"
         texts.append("  {\n" + lines[0] + "\n  }")
-    header = json.dumps(HEADER, indent=2)[:-2]
+    header = json.dumps({**HEADER, **more}, indent=2)[:-2]
     return header + ',\n  "traceEvents": [\n' + ",\n".join(texts) + '\n  ],\n  "traceName": "job.trace.json"\n}'
 
 
@@ -248,6 +296,7 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     events = job()
     (OUT / "job.trace.json").write_text(kineto(events), encoding="utf-8")
+    (OUT / "stacks.trace.json").write_text(kineto(stacks(), with_stack=1), encoding="utf-8")
     old = json.dumps({**HEADER, "traceEvents": without_ids(job("cpu_op"))})
     with (
         (OUT / "job_without_ids.trace.json.gz").open("wb") as raw,

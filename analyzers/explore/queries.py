@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from analyzers.explore.selection import FACETS, Selection
 from logparse.lazy import duckdb, pd
+from logparse.libraries.torch_profiler import places
 
 DRAWN = 2_000
 """Largest number of points in one chart.
@@ -367,6 +368,15 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
         from kernels k left join named n on n.problem = k.problem and k.problem <> ''
         where ? in ('', k.problem) order by us desc, kernel, op limit {most}"""
     return [KernelRow(*row) for row in con.execute(sql, [problem]).fetchall()]
+
+
+def called_from(con: duckdb.DuckDBPyConnection, run: str, problem: str) -> str:
+    """Say from where the program of a run calls a GEMM or convolution. Empty if the run has no trace with stacks.
+
+    The sentence has names of files from the trace.
+    """
+    found = con.execute("select value from facts where run = ? and name = ?", [run, places.FACT]).fetchall()
+    return places.sentence((str(value) for (value,) in found), [problem])
 
 
 def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:

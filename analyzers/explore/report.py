@@ -253,7 +253,8 @@ def _cards(con: duckdb.DuckDBPyConnection, known: _Run) -> Mapping[str, object]:
         advised = advice(row, facts.get(str(row["source_id"]), {}), known.verdict)
         kernels = queries.kernels(con, parts.LAUNCHED, str(row["problem"]))
         shown, near = Selection(problem=str(row["id"])), queries.nearby(con, row)
-        card = parts.problem_card(shown, row, mine, advised, kernels, near, "light", (known.run, known.other))
+        caller = queries.called_from(con, known.run, str(row["problem"]))
+        card = parts.problem_card(shown, row, mine, advised, kernels, near, "light", (known.run, known.other), caller)
         figure = card["figure"]
         assert isinstance(figure, dict)
         # All figures have the same template, so only the first chart keeps it. The page copies it into the others.

@@ -568,10 +568,10 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
     ]
 
 
-def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
+def launched(rows: Sequence[KernelRow], chosen: Selection, caller: str = "") -> list[object]:
     """Return the web page's list of kernels that a GEMM or convolution launches, with a link to the timeline.
 
-    The list is empty if no kernel is known.
+    The list is empty if no kernel is known. ``caller`` says from where the program calls the GEMM or convolution.
     """
     if not len(rows):
         return []
@@ -581,7 +581,8 @@ def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
         for x in rows
     ]  # fmt: skip
     where = html.link("Where in the step →", replace(chosen, view="timeline").url())
-    return [html.div([html.h3("Its kernels"), where], class_="bar"), html.ul(each, class_="launched")]
+    place = [html.p(printable(caller[:1].upper() + caller[1:]), class_="caller")] if caller else []
+    return [html.div([html.h3("Its kernels"), where], class_="bar"), html.ul(each, class_="launched"), *place]
 
 
 def detail(

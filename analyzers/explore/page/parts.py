@@ -199,6 +199,7 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
             if row is None:
                 return {"card": html.p("The store does not hold this problem (any more).", class_="faint")}
             kernels = queries.kernels(con, LAUNCHED, str(row["problem"]))
+            caller = queries.called_from(con, page.run, str(row["problem"]))
             near = queries.nearby(con, row)
         tries = page.tries(row)
         verdict = page.verdict if page.judged else None
@@ -206,7 +207,7 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         names = (page.run, page.other)
     except LogparseError as error:
         return {"card": html.p(str(error))}
-    return problem_card(chosen, row, tries, advised, kernels, near, str(asked.get("theme")), names)
+    return problem_card(chosen, row, tries, advised, kernels, near, str(asked.get("theme")), names, caller)
 
 
 def problem_card(
@@ -218,17 +219,19 @@ def problem_card(
     near: queries.Nearby | None,
     theme: str,
     names: components.Names,
+    caller: str = "",
 ) -> dict[str, object]:
     """Build the details of one GEMM or convolution (``card``) and the chart of its kernels' times (``figure``).
 
     * ``kernels``: the kernels that its calls launch.
     * ``near``: the times of similar ones.
+    * ``caller``: a sentence about the places in the program.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
     box = html.div(id="solutions", class_="chart", style=f"height:{components.height_of(figure)}")
     told = near.told if near else ""
-    launched = components.launched(kernels, chosen)
+    launched = components.launched(kernels, chosen, caller)
     close = replace(chosen, problem="").url()
     made = components.detail(row, advised, box, close, names=names, expected=told, launched=launched)
     return {"card": made, "figure": figure.plain()}

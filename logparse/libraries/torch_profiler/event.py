@@ -37,6 +37,7 @@ class Arguments(Struct, gc=False):
     stream: Any = UNSET
     correlation: Any = UNSET
     kernel: Any = UNSET
+    sequence: Any = field(default=UNSET, name="Sequence number")
     group_ranks: Any = field(default=UNSET, name="Process Group Ranks")
     group_name: Any = field(default=UNSET, name="Process Group Name")
     wait_on_stream: Any = UNSET

@@ -25,6 +25,7 @@ from logparse.libraries.torch_profiler.launches import operators_by_time
 from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.libraries.torch_profiler.operators import OPERATORS, operation
 from logparse.libraries.torch_profiler.records import Columns, Records
+from logparse.libraries.torch_profiler.stacks import CATEGORY as FUNCTION
 from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, serving_steps, timeline
 from logparse.libraries.torch_profiler.trace_id import trace_id
 from logparse.model import Fact, Record, Reject
@@ -94,6 +95,7 @@ def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
     """Read every event of the trace with this reader. Yield an error for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
+        reader.stacks = events.header.get(WITH_STACK) == 1
         yield from reader.take(batch)
 
 
@@ -109,6 +111,8 @@ class _Reader:
         self.of_capture = False
         self.backend = backend
         """The library that computes convolutions on the device, as far as the trace's header shows it."""
+        self.stacks = False
+        """True if the trace's header says that calls of Python functions are recorded."""
         self._columns = columns
         self._remembered: dict[tuple[str, bytes], int] = {}
         self._not_read: dict[str, int] = {}
@@ -149,17 +153,18 @@ class _Reader:
 
         This needs fewer function calls than to read them in order.  Most of the time goes into such calls.
         """
-        operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
+        operators, device, calls, waits, annotations, functions, others = [list[Event]() for _ in range(7)]
         kinds = {
             "cpu_op": operators,
             **dict.fromkeys(("kernel", "gpu_memcpy", "gpu_memset"), device),
             **dict.fromkeys(RUNTIME, calls),
             "cuda_sync": waits,
             _ANNOTATION: annotations,
+            FUNCTION: functions,
         }
         for event in events:
             kinds.get(event.cat or "", others).append(event)
-        self.foreign += len(calls) + len(waits) + len(annotations) + len(others)
+        self.foreign += len(calls) + len(waits) + len(annotations) + len(functions) + len(others)
         self._operators(operators)
         for event in device:
             if event.cat == "kernel":
@@ -171,6 +176,8 @@ class _Reader:
             self._wait(event)
         for event in annotations:
             self._annotation(event)
+        for event in functions:
+            self._function(event)
         if marked:
             self._take_steps(events)
 
@@ -279,6 +286,9 @@ class _Reader:
             if _marks(name):
                 self._mark(event)
         _extend(rows, columns.op_id, columns.op_kind, columns.op_thread, columns.op_start, columns.op_us)
+        if self.stacks:
+            kept = (event for event in events if event.ph == "X" and event.name is not None)
+            columns.frames.sequence.extend([number((event.args or NO_ARGUMENTS).sequence) for event in kept])
 
     def _calls(self, events: Sequence[Event]) -> None:
         names, threads, columns = self._names, self._threads, self._columns
@@ -367,6 +377,11 @@ class _Reader:
         if _marks(event.name or ""):
             self._mark(event)
 
+    def _function(self, event: Event) -> None:
+        frames = self._columns.frames
+        if event.name and (place := frames.index(event.name)) >= 0 and event.timed and can_be(event.ts, event.dur):
+            frames.add(place, self._thread(event), event.ts or 0.0, event.dur or 0.0)
+
     def _note(self, name: str, start: float, us: float) -> None:
         columns = self._columns
         columns.annotation_name.append(self._name(name))
@@ -446,6 +461,9 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
         return "miopen"
     return "cudnn" if "cuda_runtime_version" in top or "cupti_version" in top else None
 
+
+WITH_STACK = "with_stack"
+"""Key in the trace's header that is 1 if the profiler recorded calls of Python functions."""
 
 UNTRACED_STEP = "logparse_untraced_step_us"
 """Key in the trace's header for the time of a step before the profiler was switched on, in µs.

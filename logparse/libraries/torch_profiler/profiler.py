@@ -42,6 +42,7 @@ Facts:
 
 * ``epilogue_kernels``: the elementwise operators that followed a product (``epilogues``).
 * ``gelu_gradient_kernels``: the operators that compute the gradient of a GELU (``epilogues``).
+* ``called_from``: the places in the program that called a problem, if the trace has stacks (``places``, ``stacks``).
 * ``profiler_steps``: number of steps in the trace, if the job calls ``profiler.step()``.
 * ``profiler_steps_us``: wall time of the steps together.
 * ``untraced_step_us``: wall time of one step without the profiler (from ``logparse capture --trace``).  This time is

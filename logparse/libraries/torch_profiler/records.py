@@ -21,6 +21,7 @@ from logparse.libraries.torch_profiler.gaps import HostTime, idle_facts
 from logparse.libraries.torch_profiler.gradients import split
 from logparse.libraries.torch_profiler.inputs import UNREAD, Operation
 from logparse.libraries.torch_profiler.searches import NAIVE, SEARCH, searched
+from logparse.libraries.torch_profiler.stacks import BACKWARD, Frames, Operators, called_from
 from logparse.libraries.torch_profiler.timeline import BACKLOG_US, CALL_KINDS, KernelIdentity, call_kind
 from logparse.model import (
     Call,
@@ -136,6 +137,7 @@ class Columns:
         The numbers are the correlation, the device, the stream, the stream of the event (-1 if not stated), and the
         correlation of the call that recorded the event.
         """
+        self.frames = Frames()
         self.marks: list[tuple[str, float, float, int]] = []
         """The events that mark steps and batches.  Each has a name, beginning (µs), duration (µs) and thread."""
         self.without_id = 0
@@ -380,7 +382,7 @@ class Records:
         host = HostTime(columns)
         copies_us = columns.copies_us - self._early_copies_us()
         timed = busy(self._timeline, columns.names, copies_us, marked, lambda gaps: idle_facts(gaps, host))
-        yield Outcome("fact", [*timed, *self._tails(), *self._search_facts()], lines=0)
+        yield Outcome("fact", [*timed, *self._tails(), *self._search_facts(), *self._places()], lines=0)
         talks = collectives(self._timeline, columns.names, columns.kernel_group)
         yield Outcome("measurement", [*talks], lines=0)
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
@@ -544,6 +546,18 @@ class Records:
         tanh = np.array([*map(is_tanh, self._columns.names), False])[self._name]
         kernels = Kernels(self._start, self._us, self._device, self._op, self._problem_of, index[kind], tanh)
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
+
+    def _places(self) -> Iterator[Fact]:
+        """State from where the program calls each matrix product and convolution, if the trace has stacks."""
+        columns = self._columns
+        if not len(columns.frames.place):
+            return
+        backward = np.array([columns.names[name].startswith(BACKWARD) for name, _, _ in columns.kinds], dtype=bool)
+        # Operators of a replayed graph are no events of this trace, so that no function is around them.
+        thread = np.array(columns.op_thread[: self._events], dtype=np.int64)
+        start, us = np.array(columns.op_start[: self._events]), np.array(columns.op_us[: self._events])
+        operators = Operators(thread, start, us, backward[self._op_kind[: self._events]])
+        yield from called_from(columns.frames, operators, self._op, self._problem_of, self._us, self._problems)
 
     def _search_facts(self) -> Iterator[Fact]:
         """State how many searches for a solver are in the trace, and how long they took.
