@@ -206,3 +206,25 @@ def test_the_report_leads_as_the_page_does(store: Store, tmp_path: Path) -> None
     assert "job → after: 4 of 17 picks changed" in str(data["views"]["overview"]["verdict"])
     order = sorted(range(17), key=lambda i: data["rows"]["rank_compare"][i])
     assert [data["rows"]["pick_here"][i] != data["rows"]["pick_there"][i] for i in order[:5]] == [True] * 4 + [False]
+
+
+def test_the_card_names_the_places_in_the_program(tmp_path: Path) -> None:
+    """A trace with stacks shows from where the program calls a problem. Other traces add no line to the card."""
+    made = open_store(tmp_path / "store", create=True)
+    for run in ("stacks", "job"):
+        ingest([str(SAMPLES / "traces" / f"{run}.trace.json")], made, run=run, jobs=1)
+    told = {}
+    for run in ("stacks", "job"):
+        with reading_here():
+            pages = Pages(PageData(made.url, run))
+            client = application(pages).test_client()
+            assert pages.first.wait(300)
+            rows = part(client, "rows", search=f"?run={run}", start=0, end=500)["rows"]
+            cards = [part(client, "card", search=f"?run={run}&problem={x['id']}", theme="light")["card"] for x in rows]
+            pages.close()
+        told[run] = {words(x) for card in cards for given, x in elements(card, "p") if given.get("class") == "caller"}
+    assert told["stacks"] == {
+        "Called from model.py:20 (attention), model.py:12 (forward)",
+        "Called from model.py:20 (attention)",
+    }
+    assert told["job"] == set()
