@@ -184,7 +184,7 @@ def _places(frames: Frames, ops: Operators, asked: Ints) -> Ints:
         sequence[forward].tolist(), ops.thread[forward].tolist(), ops.start[forward].tolist(), at.tolist(), strict=True
     ):
         last[number][thread] = max((start, where), last[number].get(thread, (-np.inf, -1)))
-    # Each thread counts for itself. A number that stands for several places is none.
+    # Each thread counts for itself. A number that stands for several places leads to no place.
     places = {number: {where for _, where in each.values()} for number, each in last.items()}
     one = {number: next(iter(each)) for number, each in places.items() if len(each) == 1}
     return np.where(backward >= 0, [one.get(number, -1) for number in backward.tolist()], found).astype(np.int64)
