@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +37,6 @@ class Arguments(Struct, gc=False):
     stream: Any = UNSET
     correlation: Any = UNSET
     kernel: Any = UNSET
-    sequence: Any = field(default=UNSET, name="Sequence number")
     group_ranks: Any = field(default=UNSET, name="Process Group Ranks")
     group_name: Any = field(default=UNSET, name="Process Group Name")
     wait_on_stream: Any = UNSET
@@ -62,6 +61,12 @@ class Arguments(Struct, gc=False):
         return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
+class StackArguments(Arguments, gc=False):
+    """The arguments of an event in a trace with stacks. Other traces are read faster without the further argument."""
+
+    sequence: Any = field(default=UNSET, name="Sequence number")
+
+
 class Event(Struct, gc=False):
     """One event of a trace.
 
@@ -84,6 +89,12 @@ class Event(Struct, gc=False):
         return self.ph == "X" and ts is not None and dur is not None and math.isfinite(ts) and 0 <= dur < math.inf
 
 
+class StackEvent(Event, gc=False):
+    """One event of a trace with stacks."""
+
+    args: StackArguments | None = None
+
+
 def can_be(ts: float | None, dur: float | None) -> bool:
     """Return True if the times of a trace event are possible, so that the event can be used.
 
@@ -94,14 +105,18 @@ def can_be(ts: float | None, dur: float | None) -> bool:
 
 NO_ARGUMENTS = Arguments()
 _EVENTS = msgspec.json.Decoder(list[Event])
-_NAMES: Mapping[str, str] = {x.name: x.encode_name for x in msgspec.structs.fields(Arguments)}
+_STACK_EVENTS = msgspec.json.Decoder(list[StackEvent])
+_NAMES: Mapping[str, str] = {x.name: x.encode_name for x in msgspec.structs.fields(StackArguments)}
 _RAW = frozenset(x.name for x in msgspec.structs.fields(Arguments) if x.type is Raw)
 
 
-def decode(text: bytes) -> list[Event]:
-    """Parse a JSON list of trace events.  Raises ValueError or RecursionError if the text is not strict JSON."""
+def decode(text: bytes, stacks: bool = False) -> Sequence[Event]:
+    """Parse a JSON list of trace events.  ``stacks`` is True for a trace with stacks.
+
+    Raises ValueError or RecursionError if the text is not strict JSON.
+    """
     try:
-        return _EVENTS.decode(text)
+        return _STACK_EVENTS.decode(text) if stacks else _EVENTS.decode(text)
     except msgspec.MsgspecError as error:  # before msgspec 0.20 this is no ValueError
         raise ValueError(str(error)) from error
 
@@ -118,7 +133,7 @@ def _arguments(value: object) -> Arguments | None:
     if not isinstance(value, dict):
         return None
     given = {name: value[encoded] for name, encoded in _NAMES.items() if encoded in value}
-    return Arguments(**{name: _raw(x) if name in _RAW else x for name, x in given.items()})
+    return StackArguments(**{name: _raw(x) if name in _RAW else x for name, x in given.items()})
 
 
 def _raw(value: object) -> Raw:

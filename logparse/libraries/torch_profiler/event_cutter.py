@@ -12,7 +12,7 @@ and the largest event.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from logparse.libraries.kinds.format import Outcome
@@ -50,6 +50,8 @@ class Batch:
         self.block = block
         self._first = first
         self._cut = cut
+        self.stacks = False
+        """True if the trace has stacks, so that sequence numbers are read."""
         self._bodies: list[bytes] | None = None
         self._places: list[int] = []
 
@@ -66,11 +68,11 @@ class Batch:
                 self._bodies = [self.block[a:b] for a, b in zip(self._places, ends, strict=True)]
         return self._bodies
 
-    def whole(self) -> list[Event] | None:
+    def whole(self) -> Sequence[Event] | None:
         """Parse all events of the block at once, which is fast.  Return None if one of them cannot be parsed."""
         text = b"[{" + self.block + b"}]"
         try:
-            return decode(text)
+            return decode(text, self.stacks)
         except (ValueError, RecursionError):  # not strict JSON, or a field has another type
             pass
         try:

@@ -17,7 +17,16 @@ from logparse.libraries.kinds.format import TRACE_ID, Outcome, Source
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.torch_profiler.coverage import Coverage
 from logparse.libraries.torch_profiler.epilogues import STEPS, step
-from logparse.libraries.torch_profiler.event import NO_ARGUMENTS, Arguments, Event, can_be, is_kernel, loads, number
+from logparse.libraries.torch_profiler.event import (
+    NO_ARGUMENTS,
+    Arguments,
+    Event,
+    StackArguments,
+    can_be,
+    is_kernel,
+    loads,
+    number,
+)
 from logparse.libraries.torch_profiler.event_cutter import Batch, TraceEvents
 from logparse.libraries.torch_profiler.graphs import CAPTURE, LAUNCHES_GRAPH, Read, captured, is_capture
 from logparse.libraries.torch_profiler.inputs import Backend
@@ -95,7 +104,7 @@ def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
     """Read every event of the trace with this reader. Yield an error for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
-        reader.stacks = events.header.get(WITH_STACK) == 1
+        reader.stacks = batch.stacks = events.header.get(WITH_STACK) == 1
         yield from reader.take(batch)
 
 
@@ -288,7 +297,9 @@ class _Reader:
         _extend(rows, columns.op_id, columns.op_kind, columns.op_thread, columns.op_start, columns.op_us)
         if self.stacks:
             kept = (event for event in events if event.ph == "X" and event.name is not None)
-            columns.frames.sequence.extend([number((event.args or NO_ARGUMENTS).sequence) for event in kept])
+            columns.frames.sequence.extend(
+                number(event.args.sequence) if isinstance(event.args, StackArguments) else -1 for event in kept
+            )
 
     def _calls(self, events: Sequence[Event]) -> None:
         names, threads, columns = self._names, self._threads, self._columns
