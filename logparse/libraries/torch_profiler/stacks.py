@@ -126,7 +126,7 @@ def innermost(start: Floats, end: Floats, times: Floats) -> Ints:
     found = (np.searchsorted(begins, times, side="right") - 1).tolist()
     for i, time in enumerate(times.tolist()):
         at = found[i]
-        while at >= 0 and ends[at] <= time:
+        while at >= 0 and not ends[at] > time:  # also if the time is NaN, that is, not stated
             at = around[at]
         found[i] = at
     return np.append(order, -1)[np.array(found, dtype=np.int64)]

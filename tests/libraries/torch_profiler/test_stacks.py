@@ -244,6 +244,7 @@ def test_innermost() -> None:
     start, end = (np.array(x, dtype=np.float64) for x in ([0, 10, 10, 30], [100, 20, 40, 35]))
     times = np.array([-1.0, 0.0, 10.0, 20.0, 34.0, 35.0, 99.0, 100.0])
     assert innermost(start, end, times).tolist() == [-1, 0, 1, 2, 3, 2, 0, -1]
+    assert innermost(start, end, np.array([np.nan])).tolist() == [-1]
     assert innermost(start[:0], end[:0], times).tolist() == [-1] * 8
 
 
