@@ -32,7 +32,7 @@ NAME = "exposed-communication"
 _FIRST = (
     "First compare the traces of several ranks (`logparse capture --trace 2 -- JOB` traces all ranks of a job, and "
     "`recommend` then names the rank for which the others wait). If the same collective is short on one rank, the "
-    "other ranks wait for that rank (because of its data, its host or its share of the work). Otherwise "
+    "other ranks wait for that rank (because of its data, its host or its share of the work). "
 )
 GATHERED = _FIRST + (
     "Otherwise overlap transfers with the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "

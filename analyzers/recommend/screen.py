@@ -290,10 +290,11 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     Commands use ``$D``, the folder with the files, which the first line sets.
     """
     listed = {type(x.remedy) for x in seen.todo}
-    placed = [(file.path.parent, file) for file in written.files if file.path is not None]
-    folders = list(dict.fromkeys(place for place, _ in placed if place != written.out))
+    out = written.out.absolute()
+    placed = [(file.path.parent.absolute(), file) for file in written.files if file.path is not None]
+    folders = list(dict.fromkeys(place for place, _ in placed if place != out))
     # If there are files for several machines, each has its folder, and $D is the folder above them.
-    base = folders[0] if len(folders) == 1 else written.out
+    base = folders[0] if len(folders) == 1 else out
     names = {_below(place, base, file.name): file for place, file in placed}
     here = "$D"
     if folders and not listed.isdisjoint((UseRows, Search)):

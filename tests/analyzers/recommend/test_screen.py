@@ -159,14 +159,18 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
         assert f"--run {label} -- JOB && logparse verify before {label} " in lines
 
 
-def test_files_in_all_folders_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If logparse writes files for two libraries into two folders, the printed commands use both folders."""
+@pytest.mark.parametrize("relative", [False, True])
+def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If logparse writes files for two libraries into two folders, the printed commands use both folders.
+
+    This also holds if the user gives a relative path (``--out overrides``).
+    """
     # Here one folder is for hipBLASLt and one for MIOpen. An earlier version printed the commands for the first folder
     # alone, which saved nothing.
     monkeypatch.chdir(tmp_path)
     files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
     found = recommend(samples(*(str(x.relative_to(SAMPLES)) for x in sorted(files)))(tmp_path), Settings())
-    lines = "\n".join(printed(found, tmp_path)).replace("\\\n         ", "")
+    lines = "\n".join(printed(found, Path() if relative else tmp_path)).replace("\\\n         ", "")
     # A log of hipBLASLt and a find-db of MIOpen state different facts about one machine, so there are two folders.
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
