@@ -59,7 +59,7 @@ def test_a_copy_that_is_ingested_later_changes_no_sum(tmp_path: Path, store: Sto
     copy.write_bytes(PACKED[suffix]((SAMPLES / name).read_bytes()))
     [result] = ingest([str(copy)], store, run="run")
     assert result.remark.startswith("the same content as ")
-    assert "counts once in run run" in result.remark
+    assert "count only once in run run" in result.remark
     assert sums(store) == before
     copied = store.sources().set_index("path")["copy_of"].dropna()
     assert list(copied.index) == [str(copy)]

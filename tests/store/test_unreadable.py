@@ -34,11 +34,12 @@ def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     (tmp_path / "files" / "calls.csv").unlink()
     with monkeypatch.context() as patch:
         for module in ("worker", "stream"):
-            patch.setattr(f"logparse.ingest.{module}.storable", lambda outcome: outcome)
+            patch.setattr(f"logparse.ingest.{module}.storable", lambda outcome, *_: outcome)
         patch.setattr("logparse.ingest.stream._outcomes", {})  # outcomes that this process remembers
         for module in ("parts", "joint"):
             patch.setattr(f"logparse.store.{module}.commit_row", lambda row: commit_row(row) | {"readable": None})
-        assert {x.state for x in ingest([str(tmp_path / "files")], store, run="old")} == {"new"}
+        read = ingest([str(tmp_path / "files")], store, run="old")
+        assert {x.state for x in read} == {"new"}, [(x.path, x.error) for x in read if x.state != "new"]
     return open_store(tmp_path / "older")
 
 

@@ -84,7 +84,7 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     lines = [" ".join(x.split()) for x in gpu_time_lines(time)]
     assert lines[2].startswith("exposed communication 10 µs")
     assert lines[3:] == [
-        "idle 67.5 µs 67.5% of 100 µs per step",
+        "idle 67.5 µs 67.5%",
         "of the idle time, 25 µs are collectives that wait for another rank",
     ]
     assert sum(x.us for x in time.parts) + (time.idle_us or 0) == time.window_us
