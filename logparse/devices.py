@@ -90,13 +90,43 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
 
     The marketing name decides first, then the architecture and the number of compute units.
     """
-    name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
-    words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
+    arch, cus = facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
+    words = f" {' '.join(_words(facts.get('device', '')))} "
     # The fact ``device`` holds the marketing name. If several known names fit, the longest decides: "RX 9070 XT" is not
     # read as "RX 9070".
     named = sorted((x for x in devices() if f" {x.name} " in words), key=lambda x: -len(x.name))
     alike = (x for x in devices() if x.arch == arch and str(x.cu_count) == cus)
     return next(chain(named, alike), None)
+
+
+def _words(name: str) -> list[str]:
+    return name.replace("-", " ").replace("_", " ").split()
+
+
+_SAME_CHIP = frozenset({"amd", "nvidia", "instinct", "radeon", "oam", "vf"})
+"""Words in the name of a GPU that do not tell its model: the vendor, the series, the module and a virtual function."""
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return True if two marketing names may be of the same GPU model.
+
+    =========================  =========================  ======
+    one                        other                      result
+    =========================  =========================  ======
+    ``AMD Instinct MI300X``    ``MI300X OAM``             True
+    ``NVIDIA H100``            ``H100 80GB HBM3``         True
+    ``H100 PCIe``              ``H100 80GB HBM3``         False
+    ``Radeon RX 9070``         ``Radeon RX 9070 XT``      False
+    =========================  =========================  ======
+
+    If ``devices.csv`` has the model, a name may state more than the other, but not something else.
+    """
+    left, right = ({x.lower() for x in _words(name)} - _SAME_CHIP for name in (one, other))
+    mine, theirs = (device_of({"device": name}) for name in (one, other))
+    if mine is None or theirs is None:
+        # Nothing is known of the model, so the names must have the same words.
+        return one == other or (bool(left) and left == right)
+    return mine == theirs and (left <= right or right <= left)
 
 
 def is_nvidia(facts: Mapping[str, str]) -> bool:
@@ -130,6 +160,11 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
     if rate <= most:
         return ""
     return f"{time_us:g} µs would be {rate:,.0f} Tflop/s, but {name} does less than {most:,.0f} in any precision"
+
+
+def most_tflops(facts: Mapping[str, str]) -> float:
+    """Return the rate in Tflop/s that the GPU of these facts exceeds in no precision (see ``too_fast``)."""
+    return _most(*(facts.get(x, "") for x in DESCRIBE))[0]
 
 
 DESCRIBE = ("device", "arch", "cu_count")

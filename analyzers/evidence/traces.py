@@ -29,6 +29,7 @@ from typing import TypeAlias
 import pandas as pd
 
 from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
+from logparse.devices import same_model
 from logparse.ingest.input_file import CAPTURES
 from logparse.libraries.kinds.format import TRACE_ID
 
@@ -231,13 +232,17 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 def _same_device(one: Facts, other: Facts) -> bool:
     """Tell whether two traces may be from the same kind of GPU.
 
-    Their names and numbers of CUs must not differ. If a trace states no name, ``arch`` is compared instead.
+    Their names (``same_model``) and numbers of CUs must not differ. If a trace states no name, ``arch`` is compared
+    instead.
     """
     # A partition of a GPU has the name of the whole GPU, but fewer CUs. A value that a trace does not state does not
     # differ.
     pairs = {x: (set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count")}
-    if all(pairs["device"]):
-        del pairs["arch"]
+    names, others = pairs["device"]
+    if names and others:
+        del pairs["device"], pairs["arch"]
+        if not any(same_model(a, b) for a in names for b in others):
+            return False
     return all(bool(a & b) for a, b in pairs.values() if a and b)
 
 

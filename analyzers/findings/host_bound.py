@@ -84,15 +84,25 @@ _FEW = 0.05
 """A cause of idle time is only mentioned if it explains at least this fraction of the idle time (0 to 1)."""
 
 
-def of_data(remark: Finding) -> Finding:
+def of_data(remark: Finding, time: GpuTime | None, share: float) -> Finding:
     """Rewrite the remark that the GPU is often idle, after a simulation showed that it waits for the data loader.
 
-    The new text advises to load data sooner.
+    The new text advises to load data sooner. It claims only the time that the step waits for data. ``share`` is the
+    fraction of the step (0 to 1) that the simulation attributes to data loading.
     """
     # Without the simulation, the remark says that the GPU waits for kernel launches.
-    message = remark.message.replace(_WAITS, "waits for data")
+    idle = time.idle_us if time is not None else None
+    most, message = remark.evidence.at_most_us, remark.message.replace(_WAITS, "waits for data")
+    if time is not None and idle and time.window_us and share * time.window_us < (1 - _FEW) * idle:
+        loads = share * time.window_us
+        each = f" per {time.word}" if time.steps else ""
+        part = f"is idle in the rest, {duration(loads / (time.steps or 1.0))}{each} of it because it waits for data"
+        message = remark.message.replace(f"{_WAITS} in the rest", part)
+        most = None if most is None else min(most, loads)
     remedy = Advise("feed the GPU with data sooner", _LOADS)
-    return replace(remark, message=message, remedy=remedy, advice=LOADER)
+    return replace(
+        remark, message=message, evidence=replace(remark.evidence, at_most_us=most), remedy=remedy, advice=LOADER
+    )
 
 
 def changes(time: GpuTime) -> str:

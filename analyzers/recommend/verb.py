@@ -16,7 +16,7 @@ from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
-from analyzers.recommend.verdict import hidden, waits_for_data
+from analyzers.recommend.verdict import DATA, hidden, waits_for_data
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding
@@ -78,10 +78,12 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
         if marked is not None and time is not None and time.steps != marked.steps:  # The user states the steps.
             step = step.of_part((time.steps or 1.0) / (marked.steps or 1.0))
     found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
-    if not waits_for_data(found):
+    now, time = found.now, found.gpu_time
+    if now is None or not waits_for_data(found):
         return found
     waits = (x.evidence.waits_for == "host" for x in found.remarks)
-    remarks = (host_bound.of_data(x) if y else x for x, y in zip(found.remarks, waits, strict=True))
+    share = now.shares[DATA]
+    remarks = (host_bound.of_data(x, time, share) if y else x for x, y in zip(found.remarks, waits, strict=True))
     return replace(found, remarks=tuple(remarks))
 
 

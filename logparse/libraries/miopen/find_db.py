@@ -72,7 +72,7 @@ def read(source: Source) -> Iterator[Outcome]:
     # The lines are read a few MB at a time, and each part becomes a table. A file for fused operations has no
     # convolutions, so its lines are counted but not used.
     with source.open() as stream:
-        yield from unread(stream) if of_fusions(source.name) else read_columns(stream)
+        yield from unread(stream) if of_fusions(source.name) else read_columns(stream, {x.name: x.value for x in facts})
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:

@@ -10,12 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from logparse.devices import most_tflops
 from logparse.libraries.kinds.format import Outcome
 from logparse.libraries.miopen.find_db_file import Kinds
 from logparse.libraries.miopen.find_db_index import SIZES, Index, index_of, native_reader
@@ -137,15 +139,20 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
     return texts.take(number_column(np.arange(0, len(cuts), 2)))
 
 
-def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
+_NO_FACTS: Mapping[str, str] = MappingProxyType({})
+
+
+def read_columns(stream: BinaryIO, facts: Mapping[str, str] = _NO_FACTS) -> Iterator[Outcome]:
     """Read MIOpen's find-db, the file in which MIOpen keeps the fastest solvers. Several threads parse blocks of it.
 
     Lines of the usual form give a table of times (``measurements``) and a table of convolutions (``convs``) per block.
+    A line with a time that is too short for the GPU of ``facts`` is read one by one, so that ``storable`` rejects the
+    time.
     """
     # ``tests/libraries/miopen/test_find_db.py`` checks that ``read_record`` gives the same answers.
-    keys = _Keys()
+    keys, most = _Keys(), most_tflops(facts)
     with ThreadPoolExecutor(THREADS) as pool:
-        work = (pool.submit(_read, text, offset) for offset, text in _blocks(stream))
+        work = (pool.submit(_read, text, offset, most) for offset, text in _blocks(stream))
         ahead: list[Future[_Block]] = list(islice(work, THREADS))
         while ahead:
             block = ahead.pop(0).result()
@@ -168,14 +175,28 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield offset, rest
 
 
-def _read(text: bytes, offset: int) -> _Block:
+def _read(text: bytes, offset: int, most: float) -> _Block:
     index = index_of(text, whole=False)
     tails = Tails(index.tails)
     places = np.append(tails.places, -1)[index.tail]
     usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # Problems with a size of 0 are read one by one.
     usual[index.line[index.time_us > MOST_US]] = False
+    usual[index.line[_too_fast(index, places, tails, most)]] = False
     usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
     return _Block(offset, text, index, usual, places, tails).tabled()
+
+
+def _too_fast(index: Index, places: Ints, tails: Tails, most: float) -> Bools:
+    """Tell for each solver's entry whether its rate exceeds ``most`` Tflop/s (``ConvProblem.least_flops`` / time)."""
+    sizes, known = dict(zip(SIZES, index.sizes, strict=True)), places >= 0
+    flops = np.full(len(places), 2.0)
+    for name in _FACTORS:
+        if not name.startswith("filter_"):
+            flops *= sizes[name]
+    flops[known] /= tails.groups[places[known]]
+    time_us = index.time_us
+    # A time of 0 means that the time is unknown.
+    return (time_us > 0) & (flops[index.line] > most * 1e6 * time_us)
 
 
 # ------------------------------------------------------------------------------------------- first record wins

@@ -473,6 +473,24 @@ def test_unlike_traces_are_not_added(tmp_path: Path, store: Store, others: list[
     assert not found.findings
 
 
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("AMD Instinct MI300X OAM", True),
+        ("MI300X", True),
+        ("AMD Instinct MI325X", False),
+        ("AMD Instinct MI300A", False),
+    ],
+)
+def test_two_names_of_one_device_are_one_device(tmp_path: Path, store: Store, name: str, same: bool) -> None:
+    ranks = [{"distributedInfo": {"rank": rank, "world_size": 2}} for rank in (0, 1)]
+    paths = [
+        job(**ranks[0]).write(tmp_path / "a.json"),
+        job(8, device={**MI300X, "name": name}, **ranks[1]).write(tmp_path / "b.json"),
+    ]
+    assert (tables(store, *paths).unlike == "") == same
+
+
 def test_two_starts_of_a_program_are_one_job(tmp_path: Path, store: Store) -> None:
     found = time_of(store, job().write(tmp_path / "a.json"), job(8, begin=7).write(tmp_path / "b.json"))
     assert (found.steps, found.traces, found.left_out) == (4, 2, ())

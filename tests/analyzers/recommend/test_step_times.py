@@ -130,6 +130,20 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
     assert "feed the GPU with data sooner: up to 230 of 500 µs a step" in verdict(found).headline
 
 
+def test_only_the_time_under_the_loader_is_claimed_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If data loading explains only a part of the idle time, the remark and its bound claim only this part."""
+    # The GPU idles for 230 of 500 µs, and the step waits for data in 20 % of the step: 100 µs.
+    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    shares = {"host": 0.15, "kernels": 0.65, "communication": 0.0, "data loading": 0.2}
+    waits = replace(answer(500, "data loading"), now_us=500, shares=shares, ceilings=Ceilings(500, 260, 500, 500))
+    monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
+    found = with_step(recommend(tables, Settings()), tables)
+    (remark,) = (x for x in found.remarks if x.evidence.waits_for == "host")
+    assert "and is idle in the rest, 100 µs per step of it because it waits for data: " in remark.message
+    assert remark.evidence.at_most_us == 200, "of two steps"
+    assert "feed the GPU with data sooner: up to 100 of 500 µs a step" in verdict(found).headline
+
+
 def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
     """A saving is compared with the step's time without the profiler, not with the longer step in the trace."""
     # The step takes 500 µs under the profiler and 450 µs without, as a simulation shows. A saving of 131 µs is

@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
+from logparse.ingest import ingest
 from logparse.libraries.kinds.format import Head, Outcome
 from logparse.libraries.miopen import find_db, find_db_columns
 from logparse.libraries.miopen.find_db_columns import read_columns
@@ -31,6 +32,7 @@ from logparse.libraries.miopen.find_db_items import DUPLICATE_KEY, read_record
 from logparse.libraries.miopen.problem_key import TYPES, key_of, problem_from_key
 from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm
 from logparse.model import CONV_FIELDS, ConvProblem, Fact, Measurement, Override, Reject, Solution
+from logparse.store import Store
 from tests import conftest
 from tests.conftest import needs_corpus
 from tests.libraries.reading import Memory
@@ -331,6 +333,30 @@ def test_a_key_is_met_again_whoever_read_it_first(native: str, monkeypatch: pyte
     for order in range(20):
         random.Random(order).shuffle(lines)
         agree_by(b"".join(lines), native)
+
+
+@pytest.mark.parametrize("native", READERS)
+@pytest.mark.parametrize("milliseconds", ["0.00002", "0.5"])
+def test_an_impossible_time_is_a_reject(
+    tmp_path: Path, store: Store, native: str, milliseconds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A find-db's time that is above the device's peak is a reject, whichever reader reads the line."""
+    monkeypatch.setenv("LOGPARSE_NATIVE", native)
+    algorithm = "miopenConvolutionFwdAlgoGEMM"
+    key = "256-56-56-1x1-512-28-28-256-0x0-2x2-1x1-0-NCHW-FP16-F"
+    path = tmp_path / "gfx942130.HIP.3_4_0_0.ufdb.txt"
+    path.write_text(f"{key}=GemmFwd1x1_0_2:{milliseconds},0,{algorithm};GemmFwdRest:0.9,0,{algorithm}\n")
+    ingest([str(path)], store, run="run")
+    with store.connect() as con:
+        times = con.execute("select solution, time_us from measurements order by time_us").fetchall()
+    reasons = list(store.rejects()["reason"])
+    rest = [("miopen:GemmFwdRest", 900.0)]
+    if milliseconds == "0.5":
+        assert (times, reasons) == ([("miopen:GemmFwd1x1_0_2", 500.0), *rest], [])
+    else:
+        assert times == rest
+        (reason,) = reasons
+        assert "Tflop/s, but MI300X does less than 2,876 in any precision" in reason
 
 
 @given(st.lists(st.lists(st.integers(0, 40), min_size=1), max_size=12))
