@@ -135,6 +135,39 @@ def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("direction", "solver", "need", "op"),
+    [
+        ("F", "GemmFwdRest", 33_124_515_840, "convbfp16 -n 1 -c 384 --in_d 18 -H 240 -W 416 -k 384 --pad_d 0 -F 1"),
+        ("B", "GemmBwdRest", 2_831_155_200, "convfp16 -n 2 -c 256 --in_d 10 -H 128 -W 160 -k 192 --pad_d 1 -F 2"),
+    ],
+)
+def test_a_naive_pass_on_rdna4_is_in_the_list(
+    store: Store, tmp_path: Path, direction: str, solver: str, need: int, op: str
+) -> None:
+    """On gfx1201, a naive forward or backward-data pass is reported if MIOpen refused the workspace of another one."""
+    which, name = ("FW", "Fwd") if direction == "F" else ("BWD", "Bwd")
+    line = (
+        f"./bin/MIOpenDriver {op} --fil_d 3 -y 3 -x 3 -p 1 -q 1 --conv_stride_d 1 -u 1 -v 1 --dilation_d 1 -l 1 -j 1 "
+        "--spatial_dim 3 -m conv -g 1 -t 1"
+    )
+    log = f"""\
+MIOpen(HIP): Info [get_device_name] Raw device name: gfx1201
+MIOpen(HIP): Command [LogCmdFindConvolution] {line}
+MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers] Solver <{solver}>, workspace required: {need}, \
+provided ptr: 0 size: 0
+MIOpen(HIP): Info [EvaluateInvokers] ConvDirectNaiveConv{name}: naive_conv_ab_nonpacked: 4123.5 < 3.40282e+38
+MIOpen(HIP): Info [FillFindReturnParameters] {which} Chosen Algorithm: ConvDirectNaiveConv{name} , 0, 4123.5
+MIOpen(HIP): Command [LogCmdConvolution] {line}
+"""
+    (one,) = found(read(store, tmp_path, {"job.log": log}))
+    assert isinstance(one.problem, ConvProblem)
+    assert (one.problem.direction, one.now_us, one.calls) == (direction, 4_123_500, 1)
+    assert f"MIOpen skipped {solver}, which needs " in one.message
+    assert one.per_call is not None, "the roofline of gfx1201 bounds the time"
+    assert one.per_call.then_us < 0.2 * one.per_call.now_us
+
+
 def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: Path) -> None:
     """If MIOpen skipped a solver for lack of memory, its time is estimated from a smaller convolution.
 
