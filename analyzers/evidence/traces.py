@@ -39,7 +39,7 @@ TORCH = "torch-profiler"
 CAPTURE = "graph_capture"
 """Name of a fact about a trace: number and time of its kernels that ran only while a CUDA or HIP graph was captured."""
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
-_OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
+_OF_TIME = r"gpu_|profiler_steps|step_kinds|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
 """Pattern for the names of facts about a trace that are times or counts.
 
 If a trace is left out of the job's time, these facts about it are dropped, too.

@@ -10,6 +10,7 @@ because a ranking made from half a log is wrong. The queries are SQL over the st
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
@@ -20,10 +21,10 @@ from analyzers.findings.finding import Analyzer
 from analyzers.job.double_counts import remarks_in
 from logparse.libraries.kinds.line_prefixes import SHARED
 from logparse.libraries.own import library_errors
-from logparse.libraries.torch_profiler.inputs import UNREAD
+from logparse.libraries.torch_profiler.inputs import STEP_KINDS, UNREAD
 from logparse.model import Finding
 from logparse.store import Store
-from logparse.text import counted, short_path, shortened, sql_text
+from logparse.text import counted, duration, short_path, shortened, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -136,6 +137,8 @@ _RANKS = """
     where run = $run and pid is not null and calls_from is not null
     group by all having calls is not null order by all"""
 
+_STEP_KINDS = f"select value from facts where run = $run and name = {sql_text(STEP_KINDS)} order by value"
+
 
 def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
     """Return lines of text about errors in the logs of a job, and about data that are missing in them.
@@ -147,6 +150,7 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
         return [line for sql, remark in checks for line in remark(con.execute(sql, {"run": run}).fetchall())]
 
     first = of((_ERRORS, _errors), (_LEVEL, _level), (_ENDS, _ends), (_SILENT, _silent), (_RANKS, _ranks))
+    first += of((_STEP_KINDS, _step_kinds))
     last = of((_TORN_LINES, _torn), (_WITHOUT_INPUTS, _without_inputs), (_WITHOUT_PROBLEM, _without_problem))
     return [*first, *remarks_in(con, run), *last]
 
@@ -230,6 +234,21 @@ def _ranks(rows: Rows) -> Iterator[str]:
         yield (
             f"{len(few)} of {len(calls)} processes logged less than half as many {category} calls as the median of "
             f"{middle:,.0f}: {listed}. A rank may have been killed, or part of its log is missing"
+        )
+
+
+def _step_kinds(rows: Rows) -> Iterator[str]:
+    """Yield a remark if the marked steps of a trace are of several kinds, such as training and evaluation."""
+    for (value,) in rows:
+        kinds = json.loads(value)
+        names = shortened([*kinds], _LONGEST)
+        each = [
+            f"{x}: {counted(n, 'step')} of {duration(us)}" for x, (n, us) in zip(names, kinds.values(), strict=True)
+        ]
+        listed = ", ".join(each[:_NAMED]) + " …" * (len(each) > _NAMED)
+        yield (
+            f"the marked steps of a trace are of several kinds ({listed}), and every time of a step is the mean over "
+            "all of them. Trace each kind by itself, and ingest the traces into runs of their own"
         )
 
 

@@ -35,6 +35,7 @@ from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNE
 from logparse.libraries.torch_profiler.operators import OPERATORS, operation
 from logparse.libraries.torch_profiler.records import Columns, Records
 from logparse.libraries.torch_profiler.stacks import CATEGORY as FUNCTION
+from logparse.libraries.torch_profiler.step_kinds import step_kinds
 from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, serving_steps, timeline
 from logparse.libraries.torch_profiler.trace_id import trace_id
 from logparse.model import Fact, Record, Reject
@@ -94,7 +95,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("fact", replays, lines=0)
     records = Records(columns, by_time)
     if not reader.of_capture:
-        yield Outcome("fact", [*reader.step_facts(), *reader.take_units(header)], lines=0)
+        yield Outcome("fact", [*reader.step_facts(), *step_kinds(columns), *reader.take_units(header)], lines=0)
     yield from records.outcomes()
     yield Outcome("foreign", lines=reader.foreign)
     yield Outcome("fact", lines=0, tables={"timelines": timeline(columns, *records.identities(), header)})

@@ -14,6 +14,8 @@ from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
 """The name of the library that computes convolutions on a device."""
+STEP_KINDS = "step_kinds"
+"""Name of the fact that a trace states if its steps are of several kinds (``step_kinds``)."""
 UNREAD = (
     "the trace lacks sizes or strides of this call (set record_shapes=True; PyTorch of 2023 records no strides), or "
     "they are not readable"

@@ -51,6 +51,44 @@ def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
     return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
 
 
+# --------------------------------------------------------------------------------------------------- steps of two kinds
+
+
+def mixed(kinds: tuple[str, ...], served: bool = False) -> MadeTrace:
+    """Make a trace with one step of each name in ``kinds``: steps named ``train`` take 10 ms, and others 2 ms."""
+    trace, at = MadeTrace(), 0.0
+    for i, kind in enumerate(kinds):
+        lasts = 10_000 if kind == "train" else 2_000
+        trace.step(at, at + lasts, kind if served else f"ProfilerStep#{i}")
+        if not served:
+            trace.add("user_annotation", kind, at + 10, 0.8 * lasts)
+            trace.add("user_annotation", "copy", at + 0.85 * lasts, 0.1 * lasts)
+        trace.operator("aten::mm", at + 20, [(GEMM, 0.7 * lasts)])
+        at += lasts
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("kinds", "served", "said"),
+    [
+        (("train", "train", "eval"), False, "eval: 1 step of 2 ms, train: 2 steps of 10 ms"),
+        (("train", "train", "train"), False, ""),
+        (("train 1", "train 2"), False, ""),
+        (("copy", "train"), False, ""),
+        (("step[DECODE bs=4]", "step[EXTEND bs=1]", "step[DECODE bs=3]"), True, "step[DECODE bs=#]: 2 steps of 2 ms"),
+        (("step[DECODE bs=4]", "step[DECODE bs=3]"), True, ""),
+    ],
+)
+def test_steps_of_two_kinds_are_named(
+    tmp_path: Path, store: Store, kinds: tuple[str, ...], served: bool, said: str
+) -> None:
+    """If training and evaluation steps are marked alike, a remark says that a step's time is their mean."""
+    found, _ = advice(store, mixed(kinds, served).write(tmp_path / "job.json"))
+    remarks = [x.message for x in found.remarks if "of several kinds" in x.message]
+    assert len(remarks) == bool(said)
+    assert said in "".join(remarks)
+
+
 # ------------------------------------------------------------------------------------- a step begins where it is marked
 
 
