@@ -95,7 +95,9 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("fact", replays, lines=0)
     records = Records(columns, by_time)
     if not reader.of_capture:
-        yield Outcome("fact", [*reader.step_facts(), *step_kinds(columns), *reader.take_units(header)], lines=0)
+        # If the header lists the kinds of steps, their times are already weighted as in the whole job.
+        mixed = () if isinstance(header.get(UNIT_KINDS), dict) else step_kinds(columns)
+        yield Outcome("fact", [*reader.step_facts(), *mixed, *reader.take_units(header)], lines=0)
     yield from records.outcomes()
     yield Outcome("foreign", lines=reader.foreign)
     yield Outcome("fact", lines=0, tables={"timelines": timeline(columns, *records.identities(), header)})

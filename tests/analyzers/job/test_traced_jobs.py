@@ -521,10 +521,10 @@ def test_unlike_traces_are_not_added(tmp_path: Path, store: Store, others: list[
     ],
 )
 def test_two_names_of_one_device_are_one_device(tmp_path: Path, store: Store, name: str, same: bool) -> None:
-    ranks = [{"distributedInfo": {"rank": rank, "world_size": 2}} for rank in (0, 1)]
+    one, other = ({"rank": rank, "world_size": 2} for rank in (0, 1))
     paths = [
-        job(**ranks[0]).write(tmp_path / "a.json"),
-        job(8, device={**MI300X, "name": name}, **ranks[1]).write(tmp_path / "b.json"),
+        job(distributedInfo=one).write(tmp_path / "a.json"),
+        job(8, device={**MI300X, "name": name}, distributedInfo=other).write(tmp_path / "b.json"),
     ]
     assert (tables(store, *paths).unlike == "") == same
 
