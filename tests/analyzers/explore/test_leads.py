@@ -134,9 +134,9 @@ def _leads_of(client: FlaskClient, pages: Pages, run: str) -> tuple[int, list[st
 
 
 def test_problems_timed_by_a_find_db_alone_have_times(client: FlaskClient, pages: Pages) -> None:
-    """The log of the convolutions names no device, and the run's files name two.
+    """The log of the convolutions names no device, but other logs of its process do.
 
-    So no time of a file is taken as a time of the calls. But the times are shown with the file that has them.
+    So the times of a file for this device are times of the calls. They are shown with the file that has them.
     """
     listed = rows(client, "?run=job&view=weights")
     assert len(listed) == 15
@@ -156,15 +156,10 @@ def test_problems_timed_by_a_find_db_alone_have_times(client: FlaskClient, pages
     card = words(part(client, "card", search=f"?run=job&problem={both['id']}", theme="light")["card"])
     assert "W ÷ max(F, B) is of gfx942130.HIP.fdb.txt, where the fastest W takes 3.98 ms" in card
     assert "takes 206 µs, which is 1.02 × the slower of F and B" in card
-    apart = [x for x in listed if x["time_us"] is None]
-    assert len(apart) == 14
-    for row in apart:
-        assert row["then_us"] is not None
-        assert (row["total_us"], row["saving_us"]) == (None, None), "no sum and no gain"
+    for row in listed:
         card = words(part(client, "card", search=f"?run=job&problem={row['id']}", theme="light")["card"])
         assert "No solution of this problem is timed" not in card
         assert "nothing is measured" not in card
-        assert "no log states the device" in card.lower()
 
 
 def test_a_letter_finds_a_direction(client: FlaskClient, pages: Pages) -> None:

@@ -101,6 +101,14 @@ def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     assert "The library's pick is not timed" in advice(told, {}, PageVerdict()).sentence
 
 
+def test_no_gain_is_claimed_if_the_device_of_the_calls_is_unknown(told: pd.Series) -> None:
+    """No log names the GPU of the calls, and the run's files name two. The best time is shown with its file."""
+    told["apart"], told["file"] = True, "gfx942130.HIP.fdb.txt"
+    said = advice(told, HERE, PageVerdict()).sentence
+    assert "in gfx942130.HIP.fdb.txt. No log states the device of this run's calls" in said
+    assert "no gain is claimed" in said
+
+
 def test_nvidia_has_no_bench_command(told: pd.Series) -> None:
     made = advice(told, {"arch": "sm_90"}, PageVerdict())
     assert not made.command.text
