@@ -629,7 +629,7 @@ def detail(
         [
             html.div(head, class_="bar"),
             html.p(printable(advised.sentence), class_="sentence"),
-            *([html.p(printable(expected + which), class_="sentence expected")] if expected else []),
+            *([html.p(printable(sentence(expected) + which), class_="sentence expected")] if expected else []),
             html.dl([html.div([html.dt(name), html.dd(value)]) for name, value in numbers]),
             chart,
             *launched,
