@@ -26,6 +26,7 @@ from logparse.libraries.flashinfer import autotuner
 from logparse.libraries.kinds.format import FileFormat, Head
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
 from logparse.libraries.kinds.reading import STAGES, Note, Reading, Row
+from logparse.libraries.miopen.find_db_rules import overwritten
 from logparse.libraries.moe import config as moe_config
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop.validators import PREFIX as VALIDATOR
@@ -338,13 +339,7 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
             f"no file of this MIOpen build names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, "
             "MIOpen searches again and overwrites the record"
         )
-        yield Note(
-            line,
-            "warning",
-            "overwritten",
-            message,
-            ("add to the record a solver that MIOpen on the target machine has"),
-        )
+        yield overwritten(line, message)
 
 
 def _names(texts: Sequence[str]) -> str:

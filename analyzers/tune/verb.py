@@ -270,8 +270,10 @@ class _Job:
         written, _ = write(found, settings, self.tuning.out)
         # These changes need no edit of the user's program.
         actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
-        if in_job_lines(found):  # Starts of a job cannot show what a small change adds to a measured gain.
-            actions = [x for x in actions if x in (*found.combination, *found.in_job, *promising(found, actions))]
+        if any(x.outcome == "measured" for x in found.tried):
+            # Starts of a job cannot show what a small change adds to a measured gain.
+            worth = {*found.combination, *found.in_job, *promising(found, actions)}
+            actions = [x for x in actions if x in worth]
         # These are the files that ``apply.sh`` uses.
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
@@ -357,7 +359,7 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Decide whether the job keeps its changes, after it was measured with them, and tell the user what else to do.
+        """Keep the changes, or undo them if the job was measured to gain nothing. Print what else the user can do.
 
         ``of_files``: True if kernels in override files were also used.
         """

@@ -39,13 +39,13 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
         lost[row.line] = lost.get(row.line, True) and drops and not row.dead
     message = "MIOpen can use no solver of the record, so MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
-        yield Note(
-            line,
-            "warning",
-            "overwritten",
-            message,
-            ("add to the record a solver that MIOpen on the target machine has"),
-        )
+        yield overwritten(line, message)
+
+
+def overwritten(line: int, message: str) -> Note:
+    """Return the warning that MIOpen will overwrite a record of its database. ``message`` is the reason."""
+    remedy = "add to the record a solver that MIOpen on the target machine has"
+    return Note(line, "warning", "overwritten", message, remedy)
 
 
 def _overflows(data: bytes) -> Iterator[Note]:

@@ -254,6 +254,18 @@ def test_changes_that_were_measured_together_are_one_thing_to_do(
     assert set(applied(tmp_path / "overrides")["CHOSEN"]) == {"channels_last", "cudnn_benchmark"}
 
 
+def test_a_small_change_is_not_started_beside_a_measured_gain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A trial in the job measured the gain of one change. Further starts cannot show what a small one adds."""
+    before = images("before", 1000, 1200, both=0.69)
+    monkeypatch.setattr(verb, "_PROMISING", 0.9)  # cudnn_benchmark saves 40 % of the kernels' time
+    for tables, starts in ((with_trials(before, channels_last=0.8), False), (before, True)):
+        planted(monkeypatch, tables, before)
+        said: list[str] = []
+        place = tmp_path / str(starts)
+        tune(["job"], open_store(place / "held", create=True), Tuning(out=place / "overrides"), said.append, {})
+        assert any(x.startswith("4/5 run the job again") for x in said) is starts
+
+
 def test_a_combination_that_saves_less_than_one_of_its_changes_is_not_proposed() -> None:
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, **{"channels_last+cudnn_benchmark": 0.9, "channels_last": 0.8}), Settings())
