@@ -89,7 +89,7 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """One of several ways to damage a file: delete it. Returns None, which tells the caller to do so."""
+    """Damage a file by deleting it. The caller deletes the file if the result is None."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:

@@ -49,7 +49,7 @@ NOISE = 0.02
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of simulated step times, for example with a warm-up. A rule should tell whether the times are steady.
+    """A kind of simulated step times, for example with a warm-up. A rule is tested on such times.
 
     * ``wanted`` is the right answer.
     * ``whole`` is True if the times depend on the total number of steps.

@@ -114,7 +114,7 @@ def counted(trace: Path) -> Counted:
     early = [x for x in on_gpu if x["ts"] < first and x["args"].get("correlation") not in launched]
     mine = [x for x in on_gpu if x["args"].get("correlation") in launched] if early else on_gpu
     flows = {x["id"] for x in read if x.get("ph") == "s" and x.get("cat") == "ac2g"} - _computed_again(events)
-    graphs = any("GraphLaunch" in x["name"] for x in events)  # the reports of these traces count all work
+    graphs = any("GraphLaunch" in x["name"] for x in events)  # TraceLens counts all work of a trace with graphs
     linked = _spans(x for x in mine if graphs or not flows or x["args"].get("correlation") in flows)
     of_kernels = _spans(x for x in mine if x["cat"] == "kernel")
     copies = sum(x["dur"] for x in mine if x["cat"] != "kernel")

@@ -3,8 +3,8 @@
 A time from another GPU model is not used.
 """
 
-# Files that tell a library which kernels to use are written for the target. ``libraries/builds.py`` compares the builds
-# of the libraries.
+# Override files (lists of kernels for a library) are written for the target. ``libraries/builds.py`` compares the
+# builds of the libraries.
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason why the user cannot simply tell a library to use a faster kernel, with advice for the user if any."""
+    """The reason why no override file can select a faster kernel, and an advice for the user, if there is one."""
 
     reason: str
     advice: str | None = None

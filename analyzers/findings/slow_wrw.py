@@ -245,7 +245,7 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Return for each weight gradient of a convolution a text that tells how long similar ones take on the device.
+    """Return a text for each weight gradient of a convolution: how long similar ones take on the device.
 
     A convolution is left out if no such time is known.
     """

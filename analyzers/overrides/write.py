@@ -1,4 +1,4 @@
-"""Write files that tell a library which kernels to use (override files), and check them.
+"""Write override files (lists of kernels that a library uses instead of its own choice), and check them.
 
 Before a file is written, each of its entries is read back as the library will read it.
 """

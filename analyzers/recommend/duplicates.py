@@ -59,7 +59,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
             continue
         by = {claims[x] for x in {text, *same.get(text, ())} if x in claims} - {finding.analyzer}
         claims.setdefault(text, finding.analyzer)
-        # The messages of the other findings tell how much they would save instead.
+        # The message of each other finding states its own saving.
         out.append(_potential(finding, f"{min(by)} proposes another change for the same calls") if by else finding)
     return out
 

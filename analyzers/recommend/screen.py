@@ -210,7 +210,7 @@ def savings(todo: Sequence[Todo]) -> list[str]:
             out.append("unknown")
             continue
         mark = "up to " if x.at_most else "≈ " if x.sureness == "estimated" else ""
-        # If the heading speaks of a step or run, the saving of a single call is marked.
+        # The heading names a step or a run. So a saving of a single call says that it is one.
         call = " a call" if x.unit == "call" and _unit(todo) != "call" else ""
         out.append(f"{mark}{next(left)} of {next(left)} {unit}{call}")
     return out

@@ -254,8 +254,8 @@ def _limit(found: Recommendation) -> str:
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{_pair(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
         said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%}, in which nothing else runs)"
-    # The sentence also tells how much a step would save with the best known kernels, with a faster host, and with
-    # communication that takes no time.
+    # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
+    # that takes no time.
     ends = (
         ("running the best known kernels", ceilings.best_us),
         ("a host twice as fast", ceilings.half_host_us if of_host else None),

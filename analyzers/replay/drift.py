@@ -169,7 +169,7 @@ def _amd(device: str) -> dict[str, str]:
     Source: kernel documentation, ``gpu_busy_percent``.
     """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
-    # A UUID (from ROCR's list of devices) does not tell the number of the card.
+    # ROCR's list of devices may hold UUIDs. The number of the card cannot be read from a UUID.
     if not device.isdecimal() or int(device) >= len(cards):
         return {}
     with contextlib.suppress(OSError):

@@ -75,7 +75,7 @@ def refuse_what_cannot_run(options: Options) -> None:
             raise InputError(
                 f"--backend {backend.name} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
             )
-    # The CPU must be asked for, because its times tell nothing about a GPU.
+    # A user must name the CPU, because times of a CPU are no times of a GPU.
     if known and not options.devices and not (has_gpu_files() and local_devices(()) != ("cpu",)):
         where = (
             "run `logparse replay` where the job ran (`logparse export --to bundle` takes the calls to that machine)"

@@ -113,7 +113,7 @@ class Applied:
         return bool(self.settings or self.models or self.variables)
 
     def __str__(self) -> str:
-        """Return a line that tells the user what was applied to the job, and in how many of its processes."""
+        """Return a line for the user: the changes that were applied, and the number of processes that applied them."""
         parts = []
         for names, what in ((self.settings, ""), (self.models, " of the model")):
             for number in sorted(set(names.values()), reverse=True):

@@ -52,8 +52,8 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 
-    # In the result, a GEMM or convolution has the text that this run has. The functions below turn the comparison
-    # around: they tell what changed from the other run to this run.
+    # In the result, a GEMM or convolution has the text that this run has. The functions below turn the result around:
+    # they go from the other run to this run.
     return diff(times_of_run(store, run), times_of_run(other, other_run))
 
 
