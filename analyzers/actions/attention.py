@@ -13,6 +13,15 @@ from logparse.quoting import Python, joined, python_line, python_literal
 
 HELPER = definitions("attention")
 
+_KEEP_ORDER = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCH_CUDNN_SDPA_PREFERRED": "0"}
+"""Environment variables that make PyTorch keep an order of backends that was set before its first attention call.
+
+On GPUs of compute capability 9.0 and 10.0 (H100, H200, B200), PyTorch overwrites the order in that first call, with
+cuDNN as the first backend (``priority_order`` in PyTorch's ``transformers/cuda/sdp_utils.cpp``).  The first variable
+prevents this from PyTorch 2.10 on, the second one in earlier versions.  Seen with PyTorch 2.11 on an H200: without
+them, an order that was set at the start of the program had no effect.
+"""
+
 
 def _backend(problem: Problem) -> str | None:
     return backend_of(problem.name) if isinstance(problem, OperatorProblem) else None
@@ -34,10 +43,14 @@ def _application(job: Job, backend: str) -> Application | None:
     order = [BACKENDS[x] for x in dict.fromkeys((backend, *now, "flash", "efficient", "cudnn", "math"))]
     order = [x for x in order if x != "CUDNN_ATTENTION" or job.backend != "HIP"]
     names = ", ".join(f"SDPBackend.{x}" for x in order)
+    environment = {} if job.backend == "HIP" or backend == "cudnn" else _KEEP_ORDER
+    lines = [f"with torch.nn.attention.sdpa_kernel([{names}], set_priority=True):"]
+    lines += [f"{name}={value} in the environment" for name, value in environment.items()]
     return Application(
-        line=f"with torch.nn.attention.sdpa_kernel([{names}], set_priority=True):",
+        line="; ".join(lines),
         settings=(python_line(Python("prefer_attention({})"), joined(Python(", "), map(python_literal, order))),),
         helpers=(HELPER,),
+        environment=environment,
     )
 
 

@@ -7,6 +7,7 @@ made here before the first step. The module has the same functions as a generate
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -33,6 +34,8 @@ def settings(*names: str) -> None:
         elif name == "blas_cublaslt":
             torch.backends.cuda.preferred_blas_library("cublaslt")
         elif name in _ATTENTION:
+            # Without these variables, PyTorch's first attention call on an H100 or H200 overwrites the order.
+            os.environ |= {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCH_CUDNN_SDPA_PREFERRED": "0"}
             prefer_attention(_ATTENTION[name], *(x for x in _ATTENTION.values() if x != _ATTENTION[name]))
 
 

@@ -178,6 +178,18 @@ def test_the_chosen_backend_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     assert torch._C._get_sdp_priority_order() == before
 
 
+@pytest.mark.parametrize(
+    ("action", "device", "kept"),
+    [("attention_flash", "CUDA", True), ("attention_cudnn", "CUDA", False), ("attention_flash", "HIP", False)],
+)
+def test_the_first_call_of_pytorch_does_not_overwrite_the_order(action: str, device: str, kept: bool) -> None:
+    """On an H100, PyTorch sets its own order in its first attention call, unless an environment variable forbids it."""
+    application = ACTIONS[action].application(job("_efficient_attention_forward", backend=device))
+    assert application is not None
+    assert (application.environment.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") == "1") is kept
+    assert ("TORCH_CUDNN_SDPA_DEPRIORITIZED=1 in the environment" in application.line) is kept
+
+
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
