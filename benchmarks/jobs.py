@@ -313,7 +313,7 @@ class _Stages:
         # scaled_us with the host's time and waits scaled to a run without profiler.
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
-        from analyzers.job.step.answer import Step, fit_waits, traced_step
+        from analyzers.job.step.answer import STARTS, Step, fit_waits, traced_step
 
         step = found.step
         if step is None or isinstance(step, str):
@@ -323,6 +323,7 @@ class _Stages:
         held = traced_step(self._tables)
         assert isinstance(held, Step)
         return {
+            "starts": STARTS,
             "traced_us": held.us(lambda x: x.us, 1.0),
             "scaled_us": fit_waits(held).us(lambda x: x.us, step.now.host_factor),
             "now": dataclasses.asdict(step.now),
@@ -855,7 +856,8 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
         }
         return {**row, "truth_said": truth({"truth": late}, "observed"), "direction": "no claim"}
     if "tried" in row:
-        truths = {side: truth(row, side) for side in row.get("truth", {}) if side != "before"}
+        left_out = {"before", *row.get("void", ())}
+        truths = {side: truth(row, side) for side in row.get("truth", {}) if side not in left_out}
         return {**row, "compared": tried.comparisons(row, truths)}
     verdict = row.get("tune_verdict") or row.get("verdict")
     found = truth(row)

@@ -53,7 +53,10 @@ The first job has 50,000 kernels in all, the second 50,000 on each rank.
 """
 NEAR, WIDEST, _KNOWN = 0.05, 0.10, 0.04
 _STARTS_THEN = 0.02
-"""The value of ``analyzers.job.step.answer.STARTS`` when the records up to 2026-11-28 were made."""
+"""The value of ``analyzers.job.step.answer.STARTS`` when the records up to 2026-11-28 were made.
+
+Later records state it (``starts`` of a simulated step).
+"""
 _EVERY = 100
 """After this many kernels, a synthetic job has a collective."""
 
@@ -226,18 +229,18 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
                 said = row["step"]["under"][action]["then_us"]
                 of = {x: simulated[x] for x in ("now_us", "then_us", "low_us", "high_us", "limit")}
                 measured = of["now_us"] * found.ratio
-                low, high = today(simulated)
+                low, high = today(simulated, row["step"].get("starts", _STARTS_THEN))
                 inside = low <= measured <= high
                 out.append(Pair(name, action, said_us=said, measured_us=measured, spread=spread, inside=inside, **of))
     return out
 
 
-def today(simulated: Mapping[str, Any]) -> tuple[float, float]:
+def today(simulated: Mapping[str, Any], starts: float) -> tuple[float, float]:
     """Return the interval of a recorded simulation, as today's constants make it, µs.
 
-    Records up to 2026-11-28 were made with a spread of starts of ``_STARTS_THEN``.
+    ``starts`` is the relative spread between starts of a program with which the record was made.
     """
-    then, now = (error_of(simulated["shares"], **x) for x in ({"starts": _STARTS_THEN}, {}))
+    then, now = (error_of(simulated["shares"], **x) for x in ({"starts": starts}, {}))
     return simulated["low_us"] / (1 - then) * (1 - now), simulated["high_us"] / (1 + then) * (1 + now)
 
 
