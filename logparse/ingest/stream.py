@@ -14,7 +14,7 @@ from logparse.model import Call, Record, Reject
 from logparse.store.collector import Collector, clock_second
 from logparse.store.parts import Attempt
 from logparse.store.pending import NULL
-from logparse.store.storable import fault, storable
+from logparse.store.storable import describe, fault, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # the third bracket of such a line is a thread, not a process
 _REMEMBERED = 8192  # maximum number of outcomes that are kept
@@ -40,6 +40,7 @@ class StreamRead:
         self.reader = reader or LineReader([f for f in formats if not isinstance(f, FileFormat)], threads, head=head)
         self.bytes = 0
         self._collector = Collector(attempt)
+        self._device: dict[str, str] = {}  # what the log has told of its GPU, by the names of ``DESCRIBE``
 
     def feed(self, block: bytes, offset: int) -> None:
         """Read a block of whole lines, which is at position ``offset`` of the log."""
@@ -81,7 +82,7 @@ class StreamRead:
         """
         self._absorb(self.reader.take())
         if end_of_stream:
-            last = [Reject(why) if (why := fault(record)) else record for record in self.reader.close()]
+            last = [Reject(why) if (why := fault(x, self._device)) else x for x in self.reader.close()]
             self.tally.saw(last)
             self._collector.add(last)
         self._collector.flush()
@@ -94,7 +95,8 @@ class StreamRead:
         tally.units["foreign"] += read.foreign
         tally.units["blank"] += read.blank
         for claimed in read.claimed:
-            outcome = storable(claimed.outcome)
+            describe(self._device, claimed.outcome.records)
+            outcome = storable(claimed.outcome, self._device)
             tally.add(outcome, claimed.format, outcome.lines)
             collector.add(outcome.records, offset=claimed.offset, raw=claimed.raw)
             collector.add_tables(dict(outcome.tables))

@@ -6,13 +6,12 @@ import codecs
 import io
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from operator import add
 from typing import Any, BinaryIO, cast
 
-from logparse.devices import DESCRIBE
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.ingest.input_file import HEAD_BYTES, Cut, Digest, Hashing, InputFile, last_line_end, source_id
@@ -31,7 +30,7 @@ from logparse.store.copies import identity
 from logparse.store.joint import JointAttempts
 from logparse.store.parts import Attempt
 from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
-from logparse.store.storable import storable
+from logparse.store.storable import describe, storable
 from logparse.text import printable
 
 _UNPACK = "unpack the archive, and ingest the folder"
@@ -133,13 +132,6 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
     return result if state else replace(result, state="unchanged")
 
 
-def _describe(device: dict[str, str], facts: Iterable[Fact]) -> None:
-    """Add to ``device`` what the facts state about the GPU. A fact with two values is unknown, which is empty here."""
-    for fact in facts:
-        if fact.name in DESCRIBE and device.setdefault(fact.name, fact.value) != fact.value:
-            device[fact.name] = ""
-
-
 @dataclass(frozen=True)
 class _Passed:
     """The hashes, the size and the last line of a log, after it was read to its end.
@@ -227,7 +219,7 @@ class _Input:
             hashed = beside.submit(self._digests, size)
             for read in format.read(self.file):
                 facts = [fact for fact in read.records if isinstance(fact, Fact)]
-                _describe(device, facts)
+                describe(device, facts)
                 outcome = storable(read, device)
                 tally.add(outcome)
                 pids |= {fact.value for fact in facts if fact.name == "pid"}

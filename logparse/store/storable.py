@@ -8,17 +8,18 @@ A record that fails is replaced by a reject with the reason. The rules are in ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from logparse.devices import too_fast
+from logparse.devices import DESCRIBE, too_fast
 from logparse.libraries.kinds.format import Outcome
 from logparse.model import (
     MOST_CALLS,
     MOST_US,
     Call,
     Collective,
+    Fact,
     Kernel,
     Measurement,
     Message,
@@ -38,6 +39,19 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def describe(device: dict[str, str], records: Iterable[Record]) -> None:
+    """Add to ``device`` what a file's facts state about its GPU (``DESCRIBE``). A fact with two values becomes empty.
+
+    An empty value means that the GPU is unknown, for example because the file holds the output of two machines.
+    """
+    for record in records:
+        if isinstance(record, Fact) and record.name in DESCRIBE:
+            # The features of an architecture (``:sramecc+``) do not change what the GPU can reach.
+            value = record.value.partition(":")[0] if record.name == "arch" else record.value
+            if device.setdefault(record.name, value) != value:
+                device[record.name] = ""
 
 
 def storable(outcome: Outcome, device: Mapping[str, str] = _NOTHING) -> Outcome:

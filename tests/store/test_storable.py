@@ -228,3 +228,57 @@ def test_each_row_of_aiter_is_bound_by_its_own_device(tmp_path: Path, store: Sto
         assert con.execute("select key_text from measurements").fetchall() == [("gfx950,256,4096,4096,4096",)]
         ((reason,),) = con.execute("select reason from rejects").fetchall()
     assert "6,872 Tflop/s, but MI300X does less than 2,876 in any precision" in reason
+
+
+_TIMED_LOGS = {
+    "MIOpenDriver": """\
+MIOpenDriver conv -n 4 -c 512 -H 256 -W 256 -k 512 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 4 -t 1
+Timestamp: 2026-01-02 03:04:05 UTC; Host Name: n1; ROCm: 6.4.43484; MIOpen Driver: 3.5.1; GPU Model: 4 x {device}
+MIOpen Backward Weights Conv. Algorithm: 5, Solution: 110/ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC
+GPU Kernel Time Backward Weights Conv. Elapsed: {ms} ms (average)
+""",
+    "rocblas-bench": """\
+Query device success: there are 1 devices
+Device ID 0 : {device} {arch}
+with 17.2 GB memory, max. SCLK 2575 MHz, max. MCLK 1000 MHz, compute capability 10.3
+transA,transB,M,N,K,alpha,lda,beta,ldb,ldc,ldd,batch_count,cold_iters,hot_iters,rocblas-Gflops,us
+T,N,8192,4096,2048,1,2048,0,2048,8192,8192,1, 2, 10, 1.5e+06, {us}
+""",
+}
+"""Logs of benchmark tools that print the GPU's name. Each times about 137 Gflop."""
+
+
+@pytest.mark.parametrize("tool", _TIMED_LOGS)
+@pytest.mark.parametrize(
+    ("device", "arch", "us", "impossible"),
+    [
+        ("AMD Instinct MI210", "gfx90a", 20.0, True),
+        ("AMD Instinct MI210", "gfx90a", 2000.0, False),
+        ("AMD Instinct MI355X", "gfx950", 20.0, False),
+        ("Some new GPU", "gfx1999", 20.0, False),
+    ],
+)
+def test_a_log_that_names_its_gpu_bounds_its_times(
+    tool: str, device: str, arch: str, us: float, impossible: bool, tmp_path: Path, store: Store
+) -> None:
+    path = tmp_path / "bench.log"
+    path.write_text(_TIMED_LOGS[tool].format(device=device, arch=arch, us=us, ms=us / 1000))
+    ingest([str(path)], store, run="run")
+    with store.connect() as con:
+        times = con.execute("select time_us from measurements where time_us is not null").fetchall()
+        reasons = con.execute("select reason from rejects").fetchall()
+    assert times == ([] if impossible else [(us,)])
+    assert [f"but {device.split()[-1]} does less than" in reason for (reason,) in reasons] == [True] * impossible
+
+
+def test_a_log_of_two_gpus_bounds_times_by_neither(tmp_path: Path, store: Store) -> None:
+    slow, fast = (
+        _TIMED_LOGS["rocblas-bench"].format(device=device, arch=arch, us=us)
+        for device, arch, us in (("AMD Radeon RX 6800 XT", "gfx1030", 9000.0), ("AMD Instinct MI355X", "gfx950", 60.0))
+    )
+    path = tmp_path / "both.log"
+    path.write_text(slow + fast)
+    ingest([str(path)], store, run="run")
+    with store.connect() as con:
+        assert con.execute("select time_us from measurements order by 1").fetchall() == [(60.0,), (9000.0,)]
+        assert con.execute("select reason from rejects").fetchall() == []

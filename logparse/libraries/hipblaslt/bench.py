@@ -265,7 +265,8 @@ def _words(tokens: Sequence[str]) -> _Words:
             _may_be_missing(token, value, flag.bare)
         at += 2 if given else 1
         words.tool |= token in _TOOL_ONLY
-        if name == "m" or (size and not members):
+        # A person may state other sizes before -m. They are of the same product.
+        if size and (not members or (name == "m" and "m" in members[-1])):
             members.append({})
         if name in (members[-1] if size else values):
             raise ValueError(f"--{name} occurs twice")

@@ -50,6 +50,7 @@ _HEADER = regex(r"\s*(?:\[(\d+)\]:?\s*)?((?:function,)?transA,transB,\S*hipblasl
 _INDEX_ONLY = regex(r"\s*\[(\d+)\]:?\s*\Z")
 _INFO = regex(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
 _ROW = regex(r"\s*(?:\w+,)?[NTC],[NTC],")
+_NO_TIME = regex(r"(?i)(?:[-+]?(?:nan|inf|infinity)(?:\(ind\))?|-*|n/a|none|invalid)\Z")
 _QUOTED = regex(r"[+>] ?")
 _BETWEEN = regex(r"[ \t]*[,;|\t][ \t]*")
 _RULE = regex(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
@@ -247,7 +248,7 @@ class _Reader:
             if self.patience <= 0:
                 self.names = ()
             return self._message(text)
-        values = [value.strip() for value in text.split(",")]
+        values = [value.strip() for value in text.rstrip("` ").split(",")]  # Issues quote an output as `…`.
         names, self.names = self.names, ()
         self.above, self.patience = names, _PATIENCE
         if len(values) != len(names):
@@ -261,6 +262,8 @@ class _Reader:
         if gemm is None:
             return Outcome("message")
         low = {name.lower(): value for name, value in cells.items()}
+        if not _NO_TIME.match(low.get("us", "")) and _number(low["us"]) is None:
+            return Outcome("reject", (Reject(f"hipblaslt-bench row: us has the value {low['us'][:60]!r}, no number"),))
         if wrong := too_fast(gemm.flops, _number(low.get("us")), self.device):
             return Outcome("reject", (Reject(wrong),))
         index = next((low[name] for name in _INDEX_COLUMNS if low.get(name, "").isdigit()), "")

@@ -107,6 +107,14 @@ def test_flags_of_later_versions_cost_no_call(later: str) -> None:
     assert bench.read(f"./{line.replace('--iters 0', '--iters 5')}--typo 3").unit == "reject"
 
 
+def test_a_person_may_state_other_sizes_before_m() -> None:
+    before = "hipblaslt-bench --stride_a 0 --lda 96 --precision f16_r -m 96 -n 64 -k 32 --ldb 32 -i 5"
+    assert call(before) == call(
+        "hipblaslt-bench -m 96 -n 64 -k 32 --stride_a 0 --lda 96 --ldb 32 --precision f16_r -i 5"
+    )
+    assert bench.read(before.replace("-i 5", "-m 7 -i 5")).unit == "reject"
+
+
 def test_documented_defaults_of_a_typed_command() -> None:
     read = call("./hipblaslt-bench --precision f32_r -v")
     problem = read.problem

@@ -151,6 +151,17 @@ def test_a_row_of_the_wrong_width_is_a_reject() -> None:
     assert isinstance(records[0], Reject)
 
 
+def test_a_quoted_row_keeps_its_time_and_an_unreadable_time_is_a_reject() -> None:
+    header = "[0]:transA,transB,grouped_gemm,batch_count,m,n,k,lda,ldb,ldc,ldd,d_type,hipblaslt-Gflops,us"
+    row = "    N,T,0,1,96,64,32,96,64,96,96,f16_r,12.5,"
+    units, records = read([header, f"{row}41.25`"])
+    assert units == {"fact": 1, "measurement": 1}
+    assert [m.time_us for m in of(Measurement, records) if isinstance(m, Measurement)] == [41.25]
+    units, records = read([header, f"{row}41.25ms"])
+    assert units == {"fact": 1, "reject": 1}
+    assert records == [Reject("hipblaslt-bench row: us has the value '41.25ms', no number")]
+
+
 def test_other_lines() -> None:
     lines = [
         "hipBLASLt version: 1200",
