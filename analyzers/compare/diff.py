@@ -156,6 +156,17 @@ class Diff:
         return int(flipped), int(picked), apart
 
     @cached_property
+    def same_numbers(self) -> int:
+        """The number of operators (with sizes) with equal choices that may still be different kernels.
+
+        A number of a kernel holds only for one build of its library and for one architecture. So if the runs differ in
+        one of them, equal numbers do not show that the kernels are equal.
+        """
+        libraries = [x for x in BUILDS if not ids_are_names(x)] if self.devices else list(self.builds)
+        ((count,),) = self.con.execute(_SAME_NUMBERS, [libraries]).fetchall()
+        return int(count)
+
+    @cached_property
     def several(self) -> int:
         """The number of operators (with sizes) for which a run used more than one kernel.
 
@@ -239,6 +250,9 @@ _PER_PROCESS = """
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
     from compared where pick_a is not null and pick_b is not null"""
+_SAME_NUMBERS = """
+    select count(*) from compared
+    where pick_a = pick_b and solutions <= 1 and list_contains($1::varchar[], split_part(pick_a, ':', 1))"""
 _SEVERAL = "select count(*) from compared where solutions > 1 and pick_a is not null and pick_b is not null"
 _ORDERED = f"""
     select {", ".join(COLUMNS)} from compared where {{where}}

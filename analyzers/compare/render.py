@@ -60,6 +60,12 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     elif picked > found.several:
         same = counted(picked - found.several, "other problem" if found.several else "problem")
         choice = f"the library chose the same kernels for all {same} whose choice both runs name"
+        if found.same_numbers:
+            other = "on the other device" if found.devices else "in the other build"
+            choice = (
+                f"the choices of both runs have the same names for all {same} whose choice both name; "
+                f"{found.same_numbers:,} of the names are numbers, which may mean other kernels {other}"
+            )
     said = [beyond] if found.compared or not known else []
     said += [choice] if choice else []
     said = said or [f"{counted(known, 'problem')} in both runs, and no time was compared"]

@@ -75,6 +75,35 @@ def test_two_devices_are_named() -> None:
     assert diff(one, one).devices is None
 
 
+@pytest.mark.parametrize(
+    ("machine", "other", "said"),
+    [
+        ({"arch": "gfx942"}, {"arch": "gfx942"}, "the library chose the same kernels for all 1 problem "),
+        (
+            {"arch": "gfx942"},
+            {"arch": "gfx950"},
+            "1 of the names are numbers, which may mean other kernels on the other",
+        ),
+        ({"hipblaslt_version": "1"}, {"hipblaslt_version": "2"}, "which may mean other kernels in the other build"),
+    ],
+)
+def test_an_equal_number_is_no_equal_kernel_in_another_library(
+    machine: dict[str, str], other: dict[str, str], said: str
+) -> None:
+    one, two = (
+        tables(
+            workload=[work(G[0], 10)],
+            calls=[call(G[0], "hipblaslt:7", 10)],
+            facts=facts("t", **stated),
+            sources=[{"source_id": "t", "run": "r", "path": "t", "format": "hipblaslt-bench"}],
+        )
+        for stated in (machine, other)
+    )
+    (line,) = (x for x in diff_lines(diff(one, two)) if "whose choice both" in x)
+    assert said in line
+    assert ("chose the same kernels" in line) is (machine == other)
+
+
 @pytest.mark.parametrize(("a", "b", "ok"), [(100.0, 105.0, True), (0.7, 0.735, True), (100.0, 105.001, False)])
 def test_a_gate_that_is_met_exactly_passes(a: float, b: float, ok: bool) -> None:
     one, two = (tables(workload=[work(G[0], 1)], kernels=[kernel(G[0], "k1", 1, time)]) for time in (a, b))
