@@ -8,15 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from logparse.errors import LogparseError
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.schedule import Ingested
-from logparse.libraries.kinds.format import Head, Unit
+from logparse.libraries import FORMATS
+from logparse.libraries.kinds.format import FileFormat, Head, Unit
 from logparse.libraries.own import foreign_files
 from logparse.libraries.torch_profiler import profiler
+from logparse.libraries.user_table import table as user_table
 from logparse.output import Answer, Rows, with_total
 from logparse.store import command_line
 from logparse.text import common_start, short_path
 
 _LOOKED_AT = 50  # maximum number of foreign files, beside known ones, whose heads are read again
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
+_TABLE_LINES, _ROWS_SEEN = 200, 20
+"""In how many lines of an unknown file the start of a table is searched, and how many lines of it are looked at."""
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
 """For some formats, a function that says why a file gave nothing. It gets the file's first bytes."""
 _SEARCHED = 4 << 20
@@ -92,9 +96,32 @@ def _why_nothing(result: Ingested) -> str:
     head = _head(result.path)
     if known := foreign_files.advice(head):
         return known
+    if inside := _table_inside(head):
+        return inside
     first = head.data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
     begins = f"; the file begins with {first[:_FIRST]!r}" if first else ""
     return f"no line has a known format (`logparse formats` lists them){begins}"
+
+
+def _table_inside(head: Head) -> str | None:
+    """Tell at which line a table begins, if text stands before it.  Returns None if no table is seen.
+
+    Only the beginning of the file is searched.
+    """
+    # Lines of prose may look like the header of a user's own table, which has no fixed first line.
+    tables = [x for x in FORMATS if isinstance(x, FileFormat) and x is not user_table.FORMAT]
+    lines = head.data.splitlines(keepends=True)
+    blanks = [len(line) - len(line.lstrip(b" \t")) for line in lines]
+    for at in range(1, min(len(lines), _TABLE_LINES)):
+        # The text that documentation indents is looked at without its indentation.
+        rest = b"".join(lines[i][min(blanks[at], blanks[i]) :] for i in range(at, min(len(lines), at + _ROWS_SEEN)))
+        kind = next((x.name for x in tables if lines[at].strip() and x.recognise(Head("", rest))), None)
+        if kind is not None:
+            return (
+                f"a table of the format {kind} begins at line {at + 1}. A table must begin at the start of its file, "
+                "so copy it into a file of its own, without the text around it"
+            )
+    return None
 
 
 def _head(path: str) -> Head:

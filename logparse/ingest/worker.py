@@ -21,6 +21,7 @@ from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import TRACE_ID, UNITS, FileFormat, Format, Outcome, stated_of
+from logparse.libraries.kinds.patterns import regex
 from logparse.location import absolute
 from logparse.model import Fact, Reject
 from logparse.store import Store, open_store
@@ -33,6 +34,7 @@ from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
 from logparse.store.storable import describe, storable
 from logparse.text import printable
 
+_NOTEBOOK = regex(rb'\s*\{\s*"cells"\s*:\s*\[')
 _UNPACK = "unpack the archive, and ingest the folder"
 _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
     "a tar archive": (_UNPACK, lambda data: data[257:262] == b"ustar"),
@@ -43,7 +45,11 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
     ),
     "a container's log as Docker stores it": (
         "print the log's text with `docker logs` or `jq -j .log`",
-        lambda data: data.startswith(b'{"log":"'),
+        lambda data: data.startswith((b'{"log":"', b'{"log": "')),
+    ),
+    "a Jupyter notebook": (
+        "print what its cells wrote with `jq -rj '.cells[].outputs[]?.text[]?'`",
+        lambda data: _NOTEBOOK.match(data) is not None,
     ),
 }
 """Kinds of files that cannot be read as lines. Each has a test of its first bytes and advice for the user.

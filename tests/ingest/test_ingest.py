@@ -554,8 +554,10 @@ def test_standard_input_is_recognised_as_a_file_is(
         (codecs.BOM_UTF16_BE + bench(64).encode("utf-16-be"), "iconv"),
         (codecs.BOM_UTF16_LE + bench(64).encode("utf-16-le"), "iconv"),
         (json.dumps({"log": bench(64), "stream": "stderr"}, separators=(",", ":")).encode(), "docker logs"),
+        (json.dumps({"log": bench(64), "stream": "stderr"}).encode(), "docker logs"),
+        (json.dumps({"cells": [{"outputs": [{"text": [bench(64)]}]}], "nbformat": 4}, indent=1).encode(), "jq -rj"),
     ],
-    ids=["UTF-16 BE", "UTF-16 LE", "docker"],
+    ids=["UTF-16 BE", "UTF-16 LE", "docker", "docker with blanks", "notebook"],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_what_would_be_read_wrong_is_refused_with_a_remedy(

@@ -89,3 +89,16 @@ def test_ingest_states_it_also_beside_files_that_are_read(tmp_path: Path, monkey
     done = run("ingest", "--store", "store", "results.csv", "job.log")
     assert "results.csv: kernels of rocprof (v1)" in done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(("above", "indent", "line"), [("```\n", "", 2), ("Results:\n\n.. code::\n\n", "   ", 5)])
+def test_ingest_tells_where_a_table_begins_in_a_text(
+    above: str, indent: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "Validator,PT_VERSION,2.8.0\nGemmTunableOp_float_TN,tn_96_64_32,Gemm_Rocblas_11,0.25\n"
+    (tmp_path / "notes.md").write_text(above + "".join(f"{indent}{row}\n" for row in rows.splitlines()) + "```\n")
+    done = run("ingest", "--store", "store", "notes.md")
+    assert f"notes.md: a table of the format tunableop-results begins at line {line}." in done.stderr
+    (tmp_path / "notes.md").write_text("Some text.\n\n| m | n | k | solution | time_us |\n")
+    assert "a table" not in run("ingest", "--store", "store", "notes.md").stderr
