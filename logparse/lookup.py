@@ -25,7 +25,7 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.output.terminal import Rows
 from logparse.store import Store, command_line
 from logparse.store.columns import column
-from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, traced_sql
+from logparse.store.rules import DEFAULTS, LOGGED, counted_as_sql, main_picks_sql, traced_sql
 from logparse.text import counted, duration, printable, short_path, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
@@ -153,13 +153,14 @@ select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, probl
        best, best_us, saves_us, total_us, kind, calls_from, problem as text
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
-_LEFT_OUT = """
+_LEFT_OUT = f"""
     select (select coalesce(sum(count), 0) from rejects where run = $run),
            (select coalesce(sum(count), 0) from calls where run = $run and by_tool and (kind = 'conv') in (
                 select kind = 'conv' from calls where run = $run and not by_tool)),
            count(distinct if(called_kind and not called and us, problem, null)), count(*) filter (us and not here),
-           count(*) filter (not us)
-    from (select problem, source_id in (select source_id from files) as here, kind <> 'family' as whole,
+           count(*) filter (not us and not (pick and time_us is null))
+    from (select problem, time_us, list_contains({list(LOGGED)}, origin) as pick,
+                 source_id in (select source_id from files) as here, kind <> 'family' as whole,
                  whole and (kind = 'conv') in (from called) as called_kind,
                  problem in (select problem from w union select other from linked
                              where problem in (select problem from w)) as called,
@@ -244,7 +245,7 @@ class LeftOut:
     * ``uncalled``: matrix products or convolutions with a time that no log of the run calls, if a log calls others of
       the kind.
     * ``elsewhere``: times that are known to be of another device.
-    * ``untimed``: results without a time, such as kernels that failed.
+    * ``untimed``: results without a time, such as kernels that failed. Lines that name the library's choice are used.
     """
 
     rejects: int = 0

@@ -36,6 +36,7 @@ from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, completed, judgement
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action, to_write
+from analyzers.recommend.untimed_choices import untimed_choices
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.libraries.aiter.tables import CATEGORY as AITER
 from logparse.libraries.hipblaslt import bench
@@ -74,6 +75,7 @@ class Recommendation:
     * ``tried``: results of trying changes in the running job.
     * ``not_used``: counts of what the run has and no finding uses, such as damaged lines. Empty if there is nothing.
     * ``processes``: the number of processes whose calls the logs count together. 0 if no log names its process.
+    * ``choices``: a clause about kernels that MIOpen chose without timing them. Empty without any.
     """
 
     run: str
@@ -98,6 +100,7 @@ class Recommendation:
     as_expected: tuple[int, int] = (0, 0)
     not_used: str = ""
     processes: int = 0
+    choices: str = ""
 
     @property
     def now(self) -> StepAnswer | None:
@@ -200,6 +203,7 @@ def recommend(
         tried=_tried(tables),
         as_expected=as_expected(tables, usual),
         processes=_processes(tables),
+        choices=untimed_choices(tables),
     )
 
 

@@ -841,14 +841,16 @@ def nothing(found: Recommendation) -> str:
         return f"nothing worth doing: {reasons}"
     if ceiling.share is None:
         if not (found.calls or found.counted or found.gpu_time):
-            return "no verdict: the run holds no calls and no times of matrix products or convolutions"
+            empty = "the run holds no calls and no times of matrix products or convolutions"
+            return f"no verdict: {found.choices or empty}"
         fine, timed = found.as_expected
         if fine:
             return (
                 f"no slow call is seen: for {fine:,} of {timed:,} timed problems the time is usual among comparable "
                 "problems, by an estimate (`logparse replay` times other solutions)"
             )
-        return "no verdict: nothing was timed with more than one kernel (run `logparse replay`)"
+        one = f"{found.choices}, and " if found.choices else ""
+        return f"no verdict: {one}nothing was timed with more than one kernel (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     text = (
         f"nothing worth doing: no better solution is known for any of {counted(ceiling.problems, 'measured problem')}"
