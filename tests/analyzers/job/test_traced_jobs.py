@@ -89,6 +89,48 @@ def test_steps_of_two_kinds_are_named(
     assert said in "".join(remarks)
 
 
+def unmarked(steps: tuple[tuple[int, float], ...], overlap: float = 0.0) -> MadeTrace:
+    """Make a trace with one step of each number of operators and wall time (ms), without any annotation."""
+    trace, at = MadeTrace(), 0.0
+    for i, (operators, ms) in enumerate(steps):
+        trace.step(at - overlap * bool(i), at + 1000 * ms, f"ProfilerStep#{i + 3}")
+        for number in range(operators):
+            trace.operator("aten::mm", at + 20 + number * 900 * ms / operators, [(GEMM, 5.0)])
+        at += 1000 * ms
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (((90, 10.0), (90, 10.2), (30, 2.0), (90, 9.9), (31, 2.1)), "≈ 30 operators: 2 steps of 2.05 ms"),
+        (((90, 10.0), (90, 10.0), (30, 2.0), (90, 10.0)), "≈ 90 operators: 3 steps of 10 ms"),
+        (((40, 10.0), (40, 10.4), (40, 3.0), (40, 3.1), (40, 9.8)), "long: 3 steps of 10.1 ms, short: 2 steps of 3.05"),
+        (((90, 40.0), (30, 2.0), (30, 2.1), (31, 2.0)), ""),
+        (((40, 10.0), (40, 10.1), (40, 25.0), (40, 9.9)), ""),
+        (((40, 2.0), (44, 2.6), (40, 3.4), (42, 4.4), (40, 5.7), (40, 7.4)), ""),
+        (((10, 2.0), (4, 1.9), (10, 2.0), (4, 2.0)), ""),
+        (((90, 10.0), (30, 2.0)), ""),
+    ],
+    ids=["two", "one evaluation", "by time", "warm-up", "one slow step", "many lengths", "few operators", "too few"],
+)
+def test_groups_of_steps_without_an_annotation(
+    tmp_path: Path, store: Store, steps: tuple[tuple[int, float], ...], said: str
+) -> None:
+    """Steps that no annotation names are in groups only if their operators or times are clearly apart."""
+    found, _ = advice(store, unmarked(steps).write(tmp_path / "job.json"))
+    remarks = [x.message for x in found.remarks if "of several kinds" in x.message]
+    assert len(remarks) == bool(said)
+    assert said in "".join(remarks)
+
+
+def test_steps_that_overlap_are_in_no_groups(tmp_path: Path, store: Store) -> None:
+    """Operators of steps that overlap, as those of two merged processes do, cannot be counted by step."""
+    steps = ((90, 10.0), (90, 10.0), (30, 2.0), (30, 2.0))
+    found, _ = advice(store, unmarked(steps, overlap=500.0).write(tmp_path / "job.json"))
+    assert not [x for x in found.remarks if "of several kinds" in x.message]
+
+
 # ------------------------------------------------------------------------------------- a step begins where it is marked
 
 
