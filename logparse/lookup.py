@@ -412,7 +412,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
     with store.reading(sql, run) as con:
         ((kernels,),) = con.execute(sql).fetchall()
     ask = command_line(store.url, "sql", "from kernels order by total_us desc")
-    instead = f"it holds {kernels} kernels of a profiler, which `{ask}` lists"
+    instead = f"it holds {counted(int(kernels), 'kernel')} of a profiler, which `{ask}` lists"
     status = f"`{command_line(store.url, 'status')}` lists what runs hold"
     return f"run {run} holds no {what} that a job called or that was measured ({instead if kernels else status})"
 

@@ -84,6 +84,8 @@ class Diff:
     """The number of processes in run A and in run B. 0 means that no log names its process."""
     processes_of: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
     """The number of processes in run A and in run B whose logs have calls of a kind, such as ``gemm``."""
+    steps: tuple[float, float] = (0.0, 0.0)
+    """The numbers of steps to which the calls of run A and of run B belong. 0 for a run whose calls a log counts."""
     damaged: tuple[str, str] = ("", "")
     """The number of damaged lines of each run, as text. Empty for a run without damaged lines."""
 
@@ -98,10 +100,11 @@ class Diff:
         """For each kind of operator, how often each of the two runs calls it. None if no log counts the calls."""
         return self.con.execute(_CALLS).fetchall()
 
-    def is_equal_per_process(self, kind: str, a: int, b: int) -> bool:
-        """Tell whether a process of B makes the same calls as a process of A.
+    def is_equal_per(self, kind: str, a: float, b: float) -> bool:
+        """Tell whether a process (or a step) of B makes the same calls as a process (or a step) of A.
 
-        ``kind`` is a kind of operator, such as ``gemm``. ``a`` and ``b`` are the numbers of processes in A and in B.
+        ``kind`` is a kind of operator, such as ``gemm``. ``a`` and ``b`` are the numbers of processes (or of steps) in
+        A and in B.
         """
         ((same,),) = self.con.execute(_PER_PROCESS, {"kind": kind, "a": a, "b": b}).fetchall()
         return bool(same)
@@ -295,6 +298,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
         formats=(one.formats, two.formats),
         processes=(one.processes, two.processes),
         processes_of=(one.processes_of, two.processes_of),
+        steps=(one.steps, two.steps),
     )
 
 

@@ -133,20 +133,28 @@ def _held(calls: int, times: int) -> str:
 
 
 def _calls(found: Diff) -> list[str]:
-    """Return a line for each kind of operator whose numbers of calls differ between the runs."""
+    """Return a line for each kind of operator whose numbers of calls differ between the runs.
+
+    The numbers are stated of traced steps if only traces count the calls of both runs, and else of processes.
+    """
     out = []
+    by_step = all(found.steps)
     for kind, a, b in found.calls:
-        if a != b:
-            one, two = (x.get(kind, 0) for x in found.processes_of)
-            sides = [
-                f"{n or 0:,} calls{f' in {counted(many, plural)}' if many else ''}".replace("processs", "processes")
-                for n, many, plural in ((a, one, "process"), (b, two, "process"))
-            ]
-            equal = bool(a and b) and found.is_equal_per_process(kind, max(one, 1), max(two, 1))
-            sure = "" if one and two else ", if the run whose logs name no process is one process"
-            same = f": per process the work is the same{sure}" if equal else ""
-            out.append(f"{_KINDS.get(kind, kind)}s: {found.a} {sides[0]}, {found.b} {sides[1]}{same}")
+        one, two = found.steps if by_step else (x.get(kind, 0) for x in found.processes_of)
+        equal = bool(a and b) and found.is_equal_per(kind, max(one, 1), max(two, 1))
+        if a == b and (equal or one == two or not by_step):
+            continue
+        sides = [f"{n or 0:,} calls{_of(many, by_step)}" for n, many in ((a, one), (b, two))]
+        each = "step" if by_step else "process"
+        sure = "" if one and two else ", if the run whose logs name no process is one process"
+        same = f": per {each} the work is the same{sure}" if equal else ""
+        out.append(f"{_KINDS.get(kind, kind)}s: {found.a} {sides[0]}, {found.b} {sides[1]}{same}")
     return out
+
+
+def _of(many: float, by_step: bool) -> str:
+    word = ("traced step" if by_step else "process") + ("" if many == 1 else "s" if by_step else "es")
+    return f" in {many:,g} {word}" if many else ""
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:

@@ -66,6 +66,8 @@ class RunTimes:
     """The number of processes whose calls are logged. 0 means that no log names its process."""
     processes_of: Mapping[str, int] = field(default_factory=dict)
     """The number of processes by kind of their calls, such as ``gemm``. A kind whose logs name none is left out."""
+    steps: float = 0.0
+    """The number of steps to which ``calls`` belong, if only traces count them. 0 if a trace marks no steps."""
 
 
 _RAN = "driver"
@@ -137,6 +139,12 @@ _PROCESSES = "select count(distinct pid) from calls where by_tool is distinct fr
 _PROCESSES_OF = """
     select split_part(problem, ' ', 1), count(distinct pid) as n from calls
     where by_tool is distinct from true group by 1 having n > 0 order by 1"""
+_TRACED_STEPS = """
+    select (select sum(try_cast(value as double)) from facts where name = 'profiler_steps')
+           * (select each from units_each)
+    where (select bool_and(calls_from is not distinct from 'profiler') from workload)
+      and not exists (from calls where category = 'profiler' and source_id not in (
+              select source_id from facts where name = 'profiler_steps'))"""
 _BATCH = 1 << 16
 """The number of rows in a batch of data for DuckDB, which reads each batch in one thread. Its default is a million."""
 
@@ -183,7 +191,8 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     formats = {name: (calls or 0, times or 0) for name, calls, times in con.execute(_FORMATS).fetchall()}
     ((processes,),) = con.execute(_PROCESSES).fetchall()
     processes_of = dict(con.execute(_PROCESSES_OF).fetchall())
-    return RunTimes(run, rows, machine, formats, processes, processes_of)
+    steps = next((float(x or 0.0) for (x,) in con.execute(_TRACED_STEPS).fetchall()), 0.0)
+    return RunTimes(run, rows, machine, formats, processes, processes_of, steps)
 
 
 def timings(tables: Tables) -> pd.DataFrame:

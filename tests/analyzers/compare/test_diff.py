@@ -33,6 +33,7 @@ from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
 from tests.analyzers.ingested import count_units
 from tests.conftest import CORPUS, SAMPLES, needs_corpus, sized
+from tests.libraries.torch_profiler.made import MadeTrace
 
 G = [gemm(m).text for m in (4096, 2048, 1024, 512, 256, 128)]
 
@@ -562,3 +563,43 @@ def test_the_most_frequent_of_several_kernels_is_compared() -> None:
     )
     assert [x for x in diff_lines(diff(one, both)) if "several kernels ran for 1 problem" in x]
     assert not [x for x in diff_lines(diff(one, one)) if "several" in x]
+
+
+SAME = ": per step the work is the same"
+
+
+def traced(path: Path, steps: int, products: int, marked: bool = True) -> str:
+    """Write a trace of some steps of 5 ms, each with a number of equal matrix products. Returns the file's path."""
+    trace = MadeTrace()
+    for step in range(steps):
+        at = 5000.0 * step
+        if marked:
+            trace.step(at, at + 5000, f"ProfilerStep#{step + 2}")
+        for number in range(products):
+            trace.operator("aten::mm", at + 20 + number * 400, [("Cijk_Alik_Bljk_BBS", 100.0)])
+    return str(trace.write(path))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "marked", "said"),
+    [
+        (
+            (4, 10),
+            (2, 10),
+            True,
+            "40 calls in 4 traced steps, b 20 calls in 2 traced steps: per step the work is the same",
+        ),
+        ((4, 10), (4, 5), True, "40 calls in 4 traced steps, b 20 calls in 4 traced steps"),
+        ((2, 10), (4, 5), True, "20 calls in 2 traced steps, b 20 calls in 4 traced steps"),
+        ((4, 10), (4, 10), True, ""),
+        ((4, 10), (2, 10), False, "40 calls in 1 process, b 20 calls in 1 process"),
+    ],
+)
+def test_calls_of_traces_are_stated_of_their_steps(
+    before: tuple[int, int], after: tuple[int, int], marked: bool, said: str, store: Store, tmp_path: Path
+) -> None:
+    """A trace of fewer steps has fewer calls, which is no change of the job."""
+    for run, (steps, products) in (("a", before), ("b", after)):
+        ingest([traced(tmp_path / f"{run}.json", steps, products, marked)], store, run=run)
+    found = diff_lines(diff(times_of_run(store, "a"), times_of_run(store, "b")))
+    assert [x.partition(": a ")[2] for x in found if x.startswith("GEMMs")] == [said] * bool(said)
