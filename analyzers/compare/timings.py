@@ -14,6 +14,7 @@ objects.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,7 +24,8 @@ from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, PICKED, RAC
 from analyzers.evidence.tables import Tables, cached_per_run, reading
 from logparse.lazy import duckdb, pd
 from logparse.libraries.own.job_units import UNITS_EACH
-from logparse.model import DEFAULT
+from logparse.links import linked
+from logparse.model import DEFAULT, problem_from_text
 from logparse.store import Store
 from logparse.store.rules import DEFAULTS, launches_sql, main_picks_sql
 from logparse.target import machine_of_files
@@ -113,11 +115,18 @@ _ROWS = f"""
                            when origin = '{CONFIRM}' and solution = coalesce(own, '{DEFAULT.text}') then 1 else 2 end,
                    'time_us': time_us, 'solution': solution, 'source_id': source_id,
                    'noise': nullif({_NOISE}, 'nan')}}) as f
-        from measurements left join picks using (problem) left join defaults using (source_id)
-        where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
+        from (
+            select * from (select * replace (coalesce(called_as, problem) as problem)
+                           from measurements left join meant using (problem))
+            left join picks using (problem) left join defaults using (source_id)
+            where status = 'ok' and time_us > 0 and isfinite(time_us)
+            qualify called_as is null or pick is null
+                    or bool_or(solution = pick) over (partition by problem, origin))
+        group by problem, basis)"""
 """SQL of ``RunTimes.rows``.
 
-If a time may not be used, it is left empty. Its row then only shows that the operator was measured.
+If a time may not be used, it is left empty. Its row then only shows that the operator was measured. If the run calls
+the operator by another text (``meant``), and a log names its kernel, only a file that times this kernel has a time.
 """
 _STAGES = {
     "picks": main_picks_sql(origins=PICKED),
@@ -186,6 +195,10 @@ _READ = {
 def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     for name, sql in _STAGES.items():
         con.execute(f"create temp table {name} as {sql}")
+    meant = _meant(con)
+    con.execute("create temp table meant (problem text, called_as text)")
+    if meant:
+        con.executemany("insert into meant values (?, ?)", [*meant.items()])
     rows = con.sql(_ROWS).to_arrow_table(_BATCH)
     machine = machine_of_files(con.execute("select source_id, name, value from facts").fetchall())
     formats = {name: (calls or 0, times or 0) for name, calls, times in con.execute(_FORMATS).fetchall()}
@@ -193,6 +206,39 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     processes_of = dict(con.execute(_PROCESSES_OF).fetchall())
     steps = next((float(x or 0.0) for (x,) in con.execute(_TRACED_STEPS).fetchall()), 0.0)
     return RunTimes(run, rows, machine, formats, processes, processes_of, steps)
+
+
+_SIZES = r"mnk=\S+|in=\S+ k=\S+ filter=\S+"
+_MEANT = f"""
+    with wanted as (select problem, regexp_extract(problem, '{_SIZES}') as sizes from called where calls is not null),
+    measured as (
+        select distinct problem, origin, regexp_extract(problem, '{_SIZES}') as sizes from measurements
+        where status = 'ok' and problem not in (select problem from called))
+    select m.problem, m.origin, w.problem from measured m join wanted w using (sizes) where sizes <> '' limit $most"""
+_MOST_PAIRS = 20_000
+
+
+def _meant(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Find operators that the run's logs call by another text than a measured file. Maps the file's text to the log's.
+
+    For example, the output of hipblaslt-bench does not state all fields of a line of the job's log. Two texts are one
+    operator if their memory layouts are equal and no field that both state differs, and if no other text is possible.
+    Runs with more than ``_MOST_PAIRS`` pairs of equal sizes are left as they are, because texts are compared in Python.
+    """
+    pairs = con.execute(_MEANT, {"most": _MOST_PAIRS + 1}).fetchall()
+    if len(pairs) > _MOST_PAIRS:
+        return {}
+    parsed = {text: problem_from_text(text) for text in {x for one, _, other in pairs for x in (one, other)}}
+    possible: dict[str, dict[str, str]] = {}
+    for one, _, other in pairs:
+        if (level := linked(parsed[one], parsed[other])) is not None:
+            possible.setdefault(one, {})[other] = level
+    sure = {one: next(iter(found)) for one, found in possible.items() if [*found.values()] in (["layout"], ["exact"])}
+    # If a file has several texts for one call, none of them is known to be the call.
+    of = {(one, origin) for one, origin, _ in pairs if one in sure}
+    texts = Counter((origin, sure[one]) for one, origin in of)
+    rivals = {one for one, origin in of if texts[origin, sure[one]] > 1}
+    return {one: called for one, called in sure.items() if one not in rivals}
 
 
 def timings(tables: Tables) -> pd.DataFrame:

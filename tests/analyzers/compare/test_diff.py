@@ -603,3 +603,60 @@ def test_calls_of_traces_are_stated_of_their_steps(
         ingest([traced(tmp_path / f"{run}.json", steps, products, marked)], store, run=run)
     found = diff_lines(diff(times_of_run(store, "a"), times_of_run(store, "b")))
     assert [x.partition(": a ")[2] for x in found if x.startswith("GEMMs")] == [said] * bool(said)
+
+
+LOGGED = (
+    "hipblaslt-bench --api_method c -m 768 -n 512 -k 256 --lda 256 --ldb 256 --ldc 768 --ldd 768 --stride_a 0 "
+    "--stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA T --transB N --batch_count 1 "
+    "--scaleA 0 --scaleB 0 --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r --scale_type f32_r "
+    "--bias_type f32_r --compute_type f32_r --algo_method index --solution_index {index} --activation_type none\n"
+)
+TIMED = (
+    "[0]:transA,transB,grouped_gemm,batch_count,m,n,k,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,stride_d,a_type,"
+    "b_type,c_type,d_type,compute_type,activation_type,bias_vector,hipblaslt-Gflops,us\n"
+    "    T,N,0,1,768,512,256,256,0,0,256,0,768,0,768,0,bf16_r,bf16_r,bf16_r,bf16_r,f32_r,none,0,1.0,{us}\n"
+    "    --Solution index: {index}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("picks", "timed", "state", "delta_us"),
+    [
+        ((7, 7), ({7: 50.0, 8: 40.0}, {7: 50.0}), "same", 0.0),
+        ((7, 8), ({7: 50.0, 8: 40.0}, {7: 50.0, 8: 40.0}), "faster", -30.0),
+        ((7, 8), ({7: 50.0, 8: 40.0}, {7: 50.0}), "changed", None),
+        ((7, 7), ({8: 40.0}, {7: 50.0}), "unknown", None),
+    ],
+    ids=["a file lacks another kernel", "another pick", "the pick of b is not timed", "the pick of a is not timed"],
+)
+def test_a_benchmark_of_a_logged_call_gives_the_time_of_its_kernel(
+    picks: tuple[int, int],
+    timed: tuple[dict[int, float], dict[int, float]],
+    state: str,
+    delta_us: float | None,
+    store: Store,
+    tmp_path: Path,
+) -> None:
+    """A benchmark's output states less than a log, so the texts of one product differ. ``diff`` joins them."""
+    for run, pick, times in zip("ab", picks, timed, strict=True):
+        log, output = tmp_path / f"{run}.log", tmp_path / f"{run}.txt"
+        log.write_text(LOGGED.format(index=pick) * 3, encoding="utf-8")
+        output.write_text("".join(TIMED.format(index=i, us=us) for i, us in times.items()), encoding="utf-8")
+        ingest([str(log), str(output)], store, run=run)
+    found = diff(times_of_run(store, "a"), times_of_run(store, "b"))
+    assert found.rows["state"].tolist() == [state]
+    assert (None if found.rows["delta_us"].isna()[0] else found.rows["delta_us"][0]) == delta_us
+
+
+def test_two_texts_of_a_file_that_may_be_one_call_are_not_joined(store: Store, tmp_path: Path) -> None:
+    """If a benchmark timed a product with two activations, and the log states none, no time is the call's."""
+    log = LOGGED.format(index=7).replace("--activation_type none", "")
+    for run in "ab":
+        (tmp_path / f"{run}.log").write_text(log, encoding="utf-8")
+        (tmp_path / f"{run}.txt").write_text(
+            TIMED.format(index=7, us=50) + TIMED.format(index=7, us=60 if run == "a" else 30).replace("none", "relu"),
+            encoding="utf-8",
+        )
+        ingest([str(tmp_path / f"{run}.log"), str(tmp_path / f"{run}.txt")], store, run=run)
+    found = diff(times_of_run(store, "a"), times_of_run(store, "b"))
+    assert found.rows["delta_us"].isna().all()
