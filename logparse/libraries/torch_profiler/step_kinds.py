@@ -93,7 +93,8 @@ def _grouped(columns: Columns) -> dict[str, list[float]]:
     # Steps of several processes or threads overlap, and their operators cannot be told apart by time.
     if len(marks) < _LEAST_STEPS or not np.isfinite(us).all() or (begin[:-1] + us[:-1] > begin[1:] + 1.0).any():
         return {}
-    edges = np.stack([begin, begin + us], axis=1).ravel()
+    # Rounded times may let a step begin a little before the end of the step before it.
+    edges = np.maximum.accumulate(np.stack([begin, begin + us], axis=1).ravel())
     within = np.searchsorted(edges, np.array(columns.op_start), side="right")
     count = np.bincount(within, minlength=len(edges) + 1)[1 : len(edges) : 2].astype(np.float64)
     groups = _apart(count, _MORE, _MORE_OPERATORS)

@@ -127,8 +127,10 @@ def test_groups_of_steps_without_an_annotation(
 def test_steps_that_overlap_are_in_no_groups(tmp_path: Path, store: Store) -> None:
     """Operators of steps that overlap, as those of two merged processes do, cannot be counted by step."""
     steps = ((90, 10.0), (90, 10.0), (30, 2.0), (30, 2.0))
-    found, _ = advice(store, unmarked(steps, overlap=500.0).write(tmp_path / "job.json"))
-    assert not [x for x in found.remarks if "of several kinds" in x.message]
+    for overlap, groups in ((500.0, False), (0.5, True)):
+        path = unmarked(steps, overlap).write(tmp_path / f"{groups}.json")
+        found, _ = advice(store_beside(store), path)
+        assert any("of several kinds" in x.message for x in found.remarks) is groups
 
 
 # ------------------------------------------------------------------------------------- a step begins where it is marked
