@@ -670,7 +670,7 @@ def diff(
     store: opt.Store = None,
     n: opt.Count = None,
 ) -> Answer:
-    """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 if any is slower."""
+    """Compare two runs: slower, faster and changed picks; exit code 3 if any is slower, 4 if no time is compared."""
     from analyzers.compare import render
     from analyzers.evidence.runs import remarks_on_words
 

@@ -301,12 +301,17 @@ class Ranking:
 
     @property
     def table(self) -> Rows:
-        """The rows for the terminal, with the time of a call (µs). A pick that no log names is ``not logged``."""
+        """The rows for the terminal, with the time of a call (µs). A pick that no log names is ``not logged``.
+
+        A saving that is unknown is ``unknown``, if another one is known.
+        """
         out = []
+        some = any(x is not None for x in self.rows["saves_us"].to_pylist())
         for row in self.rows.to_pylist():
             calls, total_us = row["calls"], row["total_us"]
             call_us = total_us / calls if calls and total_us is not None else None
             picked = row | ({"pick": "not logged"} if row["best"] and not row["pick"] else {})
+            picked |= {"saves_us": "unknown"} if some and row["saves_us"] is None else {}
             names = [name for name in picked if name not in ("text", "total_us", "kind", "calls_from")]
             last = {"call_us": call_us, "total_us": total_us, "kind": row["kind"], "calls_from": row["calls_from"]}
             out.append({name: picked[name] for name in names} | last)
@@ -326,7 +331,7 @@ class Ranking:
             each = f" ({duration(self.total_us / self.steps)} a step)" if self.steps else ""
             out += f"; {duration(self.total_us)}{of}{each}"
         if self.untold:
-            out += f", {self.untold:,} of them by the best known time, because no log names their pick"
+            out += f" ({counted(self.untold, 'problem')} by the best known time, because no log names the pick)"
         return out + (f"; the best known solutions save {duration(self.saves_us)}" if self.saves_us else "")
 
 

@@ -164,10 +164,38 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
         for group in (x for x in alike.values() if len(x) > 1):
             start = common_start(group) - 1
             best |= {name: f"…{name[max(start, 0) :][: room - 2]}…" for name in group}
+    words = {name: _at_words(name, cut, room) for name, cut in best.items()}
+    if len({*words.values(), *names}) == len({*best.values(), *names}):  # No two texts have become alike.
+        best = words
     return [best.get(name, name) for name in names]
 
 
 _ROUNDS = 3
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[_:./\- ])(?=\w)")
+_OF_LIBRARY = re.compile(r"(?:use )?[a-z_]+:[A-Za-z]")
+_KEPT = 0.6
+
+
+def _at_words(text: str, cut: str, room: int) -> str:
+    """Move the place where a kernel's name was cut to the beginning of a word of it, such as ``GemmGroupWrwXdlops``.
+
+    Returns ``cut`` if the text does not name the kernel's library, or if less than the fraction ``_KEPT`` of the room
+    would be used.
+    """
+    head, _, tail = cut.partition("…")
+    if not _OF_LIBRARY.match(text) or "…" in tail or not text.endswith(tail):
+        return cut
+    starts = [0, *(match.start() for match in _WORD.finditer(text)), len(text)]
+    # The beginning may leave its room to the end of the name, except for a verb such as ``use``.
+    begins = (max(x for x in starts if x <= len(head)), len("use ") if text.startswith("use ") else 0)
+    tries = [
+        f"{text[:begin]}…{text[end:]}"
+        for begin in begins
+        for end in starts
+        if begin <= end and begin + 1 + len(text) - end <= room
+    ]
+    made = max(tries, key=len, default=cut)
+    return made if len(made) > _KEPT * room else cut
 
 
 def common_start(texts: Sequence[str]) -> int:

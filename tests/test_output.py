@@ -289,6 +289,24 @@ def test_no_time_is_shortened(as_arrow: bool) -> None:
     assert "2026-11-21 05:59:08" in shown
 
 
+def test_names_of_kernels_are_cut_between_words() -> None:
+    """A cut name keeps whole words, because a reader cannot guess a kernel from ``rwXdlops``."""
+    kernel, other = "miopen:ConvHipImplicitGemmGroupWrwXdlops", "miopen:ConvBinWinogradRxSf3x2"
+    assert shortened([f"use {kernel}"], 20) == ["use …GroupWrwXdlops"]
+    assert shortened([kernel], 16) == ["…GroupWrwXdlops"]
+    assert shortened([kernel, other], 20) == ["…GemmGroupWrwXdlops", "…BinWinogradRxSf3x2"]
+    for room in range(12, 40):
+        cut = shortened([kernel, other, "hipblaslt:104377"], room)
+        assert len(set(cut)) == 3
+        assert max(map(len, cut[:2])) <= room
+
+
+def test_an_unknown_number_stands_under_the_numbers() -> None:
+    rows = [{"saves_us": 12.5, "why": "unknown"}, {"saves_us": "unknown", "why": "unknown"}]
+    lines = drawn(rows, 80).splitlines()
+    assert [line[:9] for line in lines[2:]] == ["     12.5", "  unknown"]
+
+
 def test_names_are_shortened_to_what_differs() -> None:
     kernels = [f"kernel:void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_{x}_relu>(cutlass::Params)" for x in "ab"]
     assert shortened(kernels, 60) == [f"kernel:cutlass_80_tensorop_s16816gemm_{x}_relu" for x in "ab"]

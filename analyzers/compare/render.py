@@ -14,7 +14,7 @@ from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import read_at, tables_to_analyse
 from logparse.lookup import damaged, ranked
 from logparse.model import problem_from_text
-from logparse.output import CHECK_FAILED, ROWS, Answer, Rows
+from logparse.output import CHECK_FAILED, ROWS, UNCHECKED, Answer, Rows
 from logparse.store import Store
 from logparse.store.columns import column
 from logparse.text import counted, duration
@@ -90,7 +90,7 @@ def caveat_lines(found: Diff) -> list[str]:
     out = []
     if not found.compared:
         nothing = "no time was compared: no matrix product or convolution has times of the same kind in both runs"
-        out.append(f"{nothing}. So --fail-on has nothing to check, and the exit code 3 does not mean slower")
+        out.append(f"{nothing}. So --fail-on has nothing to check (exit code {UNCHECKED})")
     if found.devices:
         out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:
@@ -144,7 +144,9 @@ def _calls(found: Diff) -> list[str]:
         equal = bool(a and b) and found.is_equal_per(kind, max(one, 1), max(two, 1))
         if a == b and (equal or one == two or not by_step):
             continue
-        sides = [f"{n or 0:,} calls{_of(many, by_step)}" for n, many in ((a, one), (b, two))]
+        sides = [
+            "none logged" if n is None else f"{n:,} calls{_of(many, by_step)}" for n, many in ((a, one), (b, two))
+        ]
         each = "step" if by_step else "process"
         sure = "" if one and two else ", if the run whose logs name no process is one process"
         same = f": per {each} the work is the same{sure}" if equal else ""
@@ -240,7 +242,7 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
     * ``n``: how many changes to show.
     """
     # Without ``n``, a terminal shows a few changes, and other outputs show all.
-    of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
+    of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth, found)
     # An override file lists kernels for a library.
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]
@@ -250,24 +252,40 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
     alone += [f"left out: {', '.join(left_out)}"] if left_out else []
     answers, caveats = answer_lines(found, worth), caveat_lines(found)
     text = [*answers, *([of_both] if of_both else []), *caveats, *alone, *plans]
-    return Answer(text, lambda: diff_table(found, n), "diff", code=0 if found.ok else CHECK_FAILED)
+    return Answer(text, lambda: diff_table(found, n), "diff", code=exit_code(found))
 
 
-def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
+def exit_code(found: Diff) -> int:
+    """Return the exit code of ``diff``: 0 if nothing is slower, 3 if something is, 4 if no time could be compared."""
+    if found.count("slower"):
+        return CHECK_FAILED
+    # A comparison of nothing must not look like a success, and it shows no loss either. So it has a code of its own.
+    return 0 if found.compared else UNCHECKED
+
+
+def _brief(rows: pa.Table, worth: Worth | None, found: Diff) -> Rows:
     """Shorten the rows of a comparison of two runs, so that they fit a terminal.
 
-    The change is shown in percent. The names of columns state whether a number is of a call or of the whole run.
+    The change is shown in percent. The names of columns have the names of the runs, and state whether a number is of a
+    call or of the whole run.
     """
-    out = []
+    out, names = [], _column_names(found.a, found.b)
     for row in rows.to_pylist():
         change, saves = row["change"], None if worth is None else worth.saves.get(row["text"])
         shown = row | {"change": "" if change is None else f"{change:+.1%}"}
-        named = {_UNITS.get(name, name): value for name, value in shown.items() if name != "text"}
+        named = {names.get(name, name): value for name, value in shown.items() if name != "text"}
         out.append(named | {"saves_ms/run": None if saves is None else saves / 1e3})
     return [{name: row[name] for name in row if any(x[name] not in (None, "") for x in out)} for row in out]
 
 
-_UNITS: Mapping[str, str] = {"a_us": "a_us/call", "b_us": "b_us/call", "delta_us": "delta_us/run"}
+def _column_names(a: str, b: str) -> Mapping[str, str]:
+    """Return the names of the columns on a terminal, with the runs' names. Long names leave room for nothing else."""
+    one, two = (a, b) if max(len(a), len(b)) <= _LONGEST_NAME and a != b else ("a", "b")
+    times = {"a_us": f"{one}_us/call", "b_us": f"{two}_us/call", "delta_us": "delta_us/run"}
+    return times | {"pick_a": f"pick_{one}", "pick_b": f"pick_{two}"}
+
+
+_LONGEST_NAME = 12
 
 
 def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:

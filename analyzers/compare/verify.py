@@ -444,7 +444,8 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
         out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
     if (left := len(found.failures) - most // 3) > 0:
         out.append(f"  and {left:,} more failures")
-    idle = [f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines]
+    # One line of a file may list several kernels, and is then several rows. It is printed once.
+    idle = list(dict.fromkeys(f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines))
     if most != LINES:
         return [*out, *idle]
     done = sorted(found.outcomes, key=lambda x: (x.move != "slower", -abs(x.gained_us or 0.0), x.label))

@@ -21,7 +21,7 @@ from analyzers.evidence.joins import calls_of
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import naive_convolution
-from analyzers.findings.finding import Analyzer
+from analyzers.findings.finding import RESTS_ON, Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
 from analyzers.job.expectations import expected_problems
 from logparse.model import Evidence, Finding, Gain, Replay, problem_from_text
@@ -55,13 +55,12 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
     now, least, within = (float(row[name]) for name in ("now_us", "least_us", "within_us"))
+    share, few = f"{row['reach']:.0%} of the roofline", f"fewer than {ENOUGH} comparable problems"
+    guessed, granted = row["comparable"] < ENOUGH, f"{share} is reached (too few comparable problems)"
     reach = (
-        f"{row['comparable']} comparable problems of the trace reach {row['reach']:.0%} of the roofline"
-        if row["comparable"] >= ENOUGH
-        else (
-            f"{row['reach']:.0%} of the roofline is taken as reachable, because the trace has fewer than {ENOUGH} "
-            "comparable problems"
-        )
+        f"{share} is taken as reachable, because the trace has {few}"
+        if guessed
+        else f"{row['comparable']} comparable problems of the trace reach {share}"
     )
     allowed = f"{least / now:.1%} of the roofline: {row['device']} needs at least {least:,.1f} µs"
     gain = Gain(now, within)
@@ -72,7 +71,7 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
         per_call=gain,
         calls=calls,
         in_run=gain.times(calls),
-        evidence=Evidence(source_id=str(row["source_id"])),
+        evidence=Evidence(source_id=str(row["source_id"]), details={RESTS_ON: granted} if guessed else {}),
         remedy=Replay(),
         advice=ADVICE,
     )

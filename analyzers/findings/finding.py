@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from analyzers.evidence.tables import Settings, Tables
 from logparse.model import Finding
 
+RESTS_ON = "rests_on"
+"""Name of the detail of a finding's evidence that states what its estimate takes for granted.
+
+The text is a clause that follows ``assumes that``, such as ``50% of the roofline is reached``.
+"""
+
 
 @dataclass(frozen=True)
 class Analyzer:

@@ -21,7 +21,7 @@ from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo, Verdict, change_text, gain, gains_text, interval_text, verdict
+from analyzers.recommend.verdict import Todo, Verdict, basis, change_text, gain, gains_text, verdict
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Finding
 from logparse.output.files import is_within
@@ -169,7 +169,8 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
     out += ["", "## Actions", "", *markdown_block("text", actions)] if actions else []
     out += ["", *_table(recommendation), *_details(recommendation)]
     if recommendation.remarks:
-        out += ["## The run", "", *(f"* {x.analyzer}: {markdown_text(x.message)}" for x in recommendation.remarks), ""]
+        remarks = render.warnings_first(recommendation.remarks)
+        out += ["## The run", "", *(f"* {x.analyzer}: {markdown_text(x.message)}" for x in remarks), ""]
     advice = render.advice(recommendation)
     if advice:
         out += ["## Advice", "", *(f"* {markdown_text(x)}" for x in advice), ""]
@@ -183,7 +184,7 @@ def _todo(seen: Verdict) -> list[str]:
         return []
     out = ["| | to do | now → then | certainty | changes | what |", "|---|---|---|---|---|---|"]
     for number, x in enumerate(seen.todo, 1):
-        times = ", ".join(filter(None, [f"{gain(x)} {seen.per(x)}", "" if x.at_most else interval_text(x)]))
+        times = "; ".join(filter(None, [f"{gain(x)} {seen.per(x)}", basis(x)]))
         cells = (x.title, times, x.certainty, change_text(x), x.what)
         out.append(f"| {number} | {' | '.join(map(markdown_text, cells))} |")
     return [*out, ""]
@@ -201,7 +202,10 @@ def _table(recommendation: Recommendation) -> list[str]:
     ]
     columns = [map(_cell, frame[name].tolist()) for name in frame.columns]
     out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
-    return [*out, ""]
+    # A step that waits for the host gains less than its kernels, so the sum of the column is not the saving above.
+    less = any(x.slowed_by for x in verdict(recommendation).todo)
+    note = "The savings in this table are of the kernels. The list above states how much of them arrives."
+    return [*out, "", *([note, ""] if less else [])]
 
 
 def _details(recommendation: Recommendation) -> list[str]:
@@ -210,7 +214,9 @@ def _details(recommendation: Recommendation) -> list[str]:
         label = finding.problem.label if finding.problem else ""
         message = "; also ".join((finding.message, *finding.reasons))
         out += [f"### {number}. {markdown_text(label)}", "", markdown_text(message), ""]
-        out += [f"* {name}: {markdown_text(str(value))}" for name, value in _evidence(finding)]
+        told = recommendation.called_from([finding.problem.text]) if finding.problem else ""
+        known = [*_evidence(finding), *([("place in the program", told)] if told else [])]
+        out += [f"* {name}: {markdown_text(str(value))}" for name, value in known]
         out.append("")
     if len(recommendation.findings) > _LONG:
         out += [f"The other {len(recommendation.findings) - _LONG:,} findings are in `{JSON_NAME}`.", ""]

@@ -32,7 +32,7 @@ OVERRIDES = Action(
 )
 _LINE = (
     "source apply.sh of the target's folder in the shell that starts the job, or start the job with: logparse run "
-    "--with FOLDER -- …"
+    "--with FOLDER -- JOB"
 )
 
 

@@ -14,7 +14,7 @@ the time for which it is known. "Nothing worth doing" is a valid result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.libraries.aiter.tables import CATEGORY as AITER
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.own.job_trials import TRIAL
+from logparse.libraries.torch_profiler import places
 from logparse.model import Finding, Gain, Override, Problem, Search, problem_from_text
 
 if TYPE_CHECKING:  # The simulation is loaded only for runs with traces.
@@ -76,6 +77,7 @@ class Recommendation:
     * ``not_used``: counts of what the run has and no finding uses, such as damaged lines. Empty if there is nothing.
     * ``processes``: the number of processes whose calls the logs count together. 0 if no log names its process.
     * ``choices``: a clause about kernels that MIOpen chose without timing them. Empty without any.
+    * ``callers``: values of the fact ``called_from`` of the job's traces (``libraries/torch_profiler/places.py``).
     """
 
     run: str
@@ -101,6 +103,11 @@ class Recommendation:
     not_used: str = ""
     processes: int = 0
     choices: str = ""
+    callers: tuple[str, ...] = ()
+
+    def called_from(self, problems: Iterable[str]) -> str:
+        """Say from where the program calls some operators, given by their texts. Empty if no trace shows it."""
+        return places.sentence(self.callers, problems)
 
     @property
     def now(self) -> StepAnswer | None:
@@ -204,7 +211,14 @@ def recommend(
         as_expected=as_expected(tables, usual),
         processes=_processes(tables),
         choices=untimed_choices(tables),
+        callers=_callers(tables),
     )
+
+
+def _callers(tables: Tables) -> tuple[str, ...]:
+    facts = tables.facts
+    of_run = (facts["run"] == tables.run) & (facts["name"] == places.FACT)
+    return tuple(map(str, facts.loc[of_run, "value"]))
 
 
 def _processes(tables: Tables) -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analyzers.actions import ActionResult
+from analyzers.findings import completeness, stale_override
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.apply_module import calls
 from analyzers.recommend.ceiling import Ceiling
@@ -27,6 +28,14 @@ def advice(recommendation: Recommendation) -> list[str]:
     """Return the advice texts of all findings as lines, each text once."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
+
+
+def warnings_first(remarks: Sequence[Finding]) -> list[Finding]:
+    """Return remarks about the job, first those which say that times, calls or files may be wrong or missing."""
+    return sorted(remarks, key=lambda x: x.analyzer not in _WARNINGS)
+
+
+_WARNINGS = frozenset({completeness.NAME, stale_override.NAME})
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
@@ -126,7 +135,31 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     said += [f"{x.problem.label if x.problem else x.analyzer}: {x.message}" for x in untimed[:_SOME]]
     said += [f"and {counted(len(untimed) - _SOME, 'more problem')}: see the report"] * (len(untimed) > _SOME)
     advised = dict.fromkeys(f"→ {x.advice}" for x in (*remarks, *findings) if x.advice)
-    return [*actions, *said, *table, *advised]
+    return [*actions, *said, *table, *_called_from(recommendation, todo, findings), *advised]
+
+
+def _called_from(recommendation: Recommendation, todo: Todo, findings: Sequence[Finding]) -> list[str]:
+    """Return lines that say from where the program calls the operators of a thing to do, the most valuable first.
+
+    Empty if no trace shows it. Operators that are called from the same places have one line.
+    """
+    labels = {x.problem.text: x.problem.label for x in findings if x.problem is not None}
+    parts = (y for x in recommendation.actions if x.action.name in todo.names for y in x.parts)
+    for part in sorted(parts, key=lambda x: -x.saving_us):
+        labels.setdefault(part.of, part.label)
+    by_place: dict[str, list[str]] = {}
+    for text, label in labels.items() if recommendation.callers else ():
+        if told := recommendation.called_from([text]):
+            by_place.setdefault(told, []).append(label)
+    lines = [f"{', '.join(_first(of))}: {told}" for told, of in list(by_place.items())[:_SOME]]
+    return [*lines, *([f"and {counted(len(by_place) - _SOME, 'more place')}"] * (len(by_place) > _SOME))]
+
+
+def _first(labels: Sequence[str]) -> list[str]:
+    """Return the first labels, and how many more there are."""
+    distinct = list(dict.fromkeys(labels))
+    more = len(distinct) - _SOME
+    return [*distinct[:_SOME], *([f"{more:,} more"] if more > 0 else [])]
 
 
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from analyzers.recommend.verdict import (
     Todo,
     Verdict,
     change_text,
+    granted,
     hidden,
     interval_text,
     kernels_text,
@@ -32,6 +33,7 @@ from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, in_one_unit, printable, short_path, shortened
 
+_NO_ROW, NOT_WRITTEN = "apply    no row could be written", "not written: "
 _TITLE, _LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE = 44, 9, 2, 5, 3, 0.05
 
 
@@ -42,12 +44,14 @@ class Written:
     * ``out``: the folder with ``files``.
     * ``store``: the stored data that the next commands read.
     * ``runs``: stored runs. Commands for a new run use another name.
+    * ``notes``: why something was not written, for example because facts of the machine are unknown.
     """
 
     out: Path
     files: Sequence[Emission] = ()
     store: str | None = None
     runs: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def next_run(self) -> str:
@@ -65,7 +69,9 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     screen.
     """
     seen = verdict(found)
-    head = _wrapped(f"recommend: {seen.headline}", 4)
+    typed = list(_typed(found, seen, written)) if seen.todo else []
+    useless = "; no override file could be written" if any(x.startswith(_NO_ROW) for x in typed) else ""
+    head = _wrapped(f"recommend: {seen.headline}{useless}", 4)
     head += split_lines(seen) if seen.split else []
     more = len(seen.left_out) - _LEFT_OUT
     told = [*seen.left_out[:_LEFT_OUT], *([f"{more:,} more: see the report, or -v"] if more > 0 else [])]
@@ -76,12 +82,9 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         return head
     head += _wrapped(f"  {seen.hint}", 4) if seen.hint else []
     head += _wrapped(f"  {seen.limit}", 4) if seen.limit else []
-    typed = list(_typed(found, seen, written))
-    for room in range(n or LINES, 0, -1):
-        listed = todo_blocks(seen.todo[:room], seen)
-        spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
-        if n or spare >= 0:
-            break
+    listed = _fitting(seen, n, LINES - 2 - len(head) - len(typed))
+    room = len(listed)
+    spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
     for todo, block in zip(seen.todo, listed, strict=False):
         if isinstance(todo.remedy, UseRows):
             block.extend(_row_lines(found, todo, spare))
@@ -92,6 +95,23 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         *typed,
         _rest(seen, written, room),
     ]
+
+
+def _fitting(seen: Verdict, n: int | None, lines: int) -> list[list[str]]:
+    """Return the blocks of as many things to do as fit into ``lines`` lines, at least of the first one.
+
+    If not all of them fit, the last ones have one line each, without what to change. With ``n``, return the first ``n``
+    blocks, however many lines they need.
+    """
+    if n:
+        return todo_blocks(seen.todo[:n], seen)
+    for room in range(min(len(seen.todo), LINES), 0, -1):
+        blocks = todo_blocks(seen.todo[:room], seen)
+        for whole in range(room, 0, -1):
+            listed = [*blocks[:whole], *(x[:1] for x in blocks[whole:])]
+            if sum(map(len, listed)) <= lines:
+                return listed
+    return todo_blocks(seen.todo[:1], seen)
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
@@ -248,15 +268,15 @@ def _beside(todo: Sequence[Todo], name: str, first: int) -> bool:
 
 
 def _target(todo: Todo) -> str:
-    """Return the time that a thing to do is estimated to reach, like ``to 24.9 ms: ``. Empty if it is no estimate.
+    """Return the time that a thing to do is estimated to reach, like ``24.9 ms expected``. Empty if it is no estimate.
 
     In a step, it is the time of some kernels, and the text says so.
     """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""
     if todo.unit == "step":
-        return f"kernels {duration(todo.gain.now_us)} → {duration(todo.gain.then_us)}: "
-    return f"to {duration(todo.gain.then_us)}: "
+        return f"kernels {duration(todo.gain.now_us)} → {duration(todo.gain.then_us)}"
+    return f"{duration(todo.gain.then_us)} expected"
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
@@ -273,15 +293,16 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
 
 
 def _change(todo: Todo, number: int | None) -> str:
-    """Say what to change to do a thing: where the saving is, a phrase with a verb, and the option that explains it.
+    """Say what to change to do a thing: a phrase with a verb, where the saving is, and the option that explains it.
 
     Without a ``number`` of the thing, the option is left out.
     """
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
-    interval = f"{x}: " if (x := interval_text(todo)) and not todo.at_most else ""
     about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
-    return f"{interval}{kernels_text(todo) or _target(todo)}{change_text(todo)}{about}{per}{more}"
+    interval = "" if todo.at_most else interval_text(todo)
+    where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
+    return "; ".join([f"{change_text(todo)}{about}{per}", *where]) + more
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
@@ -318,7 +339,8 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     elif apply_script.NAME in names and UseRows in listed:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
     elif written.files and UseRows in listed:
-        yield "apply    no row could be written; the report states why"
+        why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
+        yield from _wrapped(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)
     weighed = [x for x in found.actions if x.action.kind != "files"]
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job)]
     if actions and apply_module.NAME in names:
@@ -368,7 +390,8 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
     left += [f"{len(seen.unseen):,} with too small an effect on the {seen.word}"] if seen.unseen else []
     report = [f"all: -v, or {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
-    return fitted(f"rest     {' · '.join([*left, 'about the first: --explain 1', *report])}")
+    about = "about each: --explain N" if len(seen.todo) > 1 else "about the first: --explain 1"
+    return fitted(f"rest     {' · '.join([*left, about, *report])}")
 
 
 def _folded(line: str) -> Iterator[str]:

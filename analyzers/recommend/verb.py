@@ -159,13 +159,14 @@ def answer(
     errors: list[str] = []
     made: list[Emission] = []
     renamed: list[str] = []
+    told: list[str] = []
     try:
         made, told = write(found, settings, out, gpus, own)
         renamed = [x for x in told if x.endswith(".old")]
     except OSError as error:
         errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]
     report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
-    brief = screen.screen(found, screen.Written(out, made, store.url, store.runs()), n)
+    brief = screen.screen(found, screen.Written(out, made, store.url, store.runs(), told), n)
     notes = [f"not used: {found.not_used}"] if found.not_used and not verbose else []
     if renamed:
         notes.append(

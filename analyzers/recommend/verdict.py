@@ -16,18 +16,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ActionResult
+from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.apply_module import alternatives, calls, chosen
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
-from logparse.model import SURENESS, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
+from logparse.model import SURENESS, UPPER_BOUND, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
 from logparse.model.gains import total
-from logparse.text import counted, duration
+from logparse.text import counted, duration, in_one_unit
 
 Unit: TypeAlias = Literal["step", "run", "call"]
-UPPER_BOUND = "upper bound only"
-"""The certainty of a saving of which only the largest possible value is known."""
 DATA = "data loading"
 _LEAST = 0.01
 """A limit of the step, for example its host, is mentioned only if it matters.
@@ -74,6 +73,9 @@ class Todo:
       of the saving contains no gain, else empty.
     * ``slowed_by``: what the step waits for, if the step gains less than half of what its kernels save, such as ``the
       host``. Else empty.
+    * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
+      takes nothing for granted.
+    * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
     """
 
     name: str
@@ -92,6 +94,8 @@ class Todo:
     confirmed: bool = False
     doubt: str = ""
     slowed_by: str = ""
+    rests_on: str = ""
+    waits_for: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,7 +214,7 @@ def verdict(found: Recommendation) -> Verdict:
     )
 
 
-_UNMARKED = "no steps are marked: times are of {}; give its number of steps (`--steps N`) for times of a step"
+_UNMARKED = "no steps are marked, so times are of {}: `--steps N` gives times of a step"
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
@@ -236,6 +240,7 @@ def _rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, float, float, st
     return todo.unit == "call", sure, -todo.gained_us, -todo.saving_us, todo.name
 
 
+_TWICE, _NO_TIME = "a host twice as fast", "a host that takes no time"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
@@ -258,20 +263,23 @@ def _limit(found: Recommendation) -> str:
     # that takes no time.
     ends = (
         ("running the best known kernels", ceilings.best_us),
-        ("a host twice as fast", ceilings.half_host_us if of_host else None),
-        ("a host that takes no time", ceilings.fast_host_us),
+        (_TWICE, ceilings.half_host_us if of_host else None),
+        (_NO_TIME, ceilings.fast_host_us),
     )
     for words, us in ends:
         if us is not None and us < now.now_us * (1 - _LEAST):
             saved_us = now.now_us - us
             most = "at most " if of_host and profiled else ""
-            said.append(f"{words} saves {most}{_pair(saved_us, 'of', now.now_us)} ({saved_us / now.now_us:.0%})")
+            share = f"({saved_us / now.now_us:.0%})"
+            if words == _NO_TIME and said[-1].startswith(_TWICE):  # The words before name the whole time already.
+                said[-1] += f", one{words.removeprefix('a host')} {most}{duration(saved_us)} {share}"
+            else:
+                said.append(f"{words} saves {most}{_pair(saved_us, 'of', now.now_us)} {share}")
     free_us = ceilings.free_communication_us
     if free_us < now.now_us * (1 - _LEAST):
         then = f", because {_LIMITS.get(ceilings.next_limit, ceilings.next_limit)} would then limit it"
         waits = now.limit == COMMUNICATION and ceilings.next_limit not in ("", COMMUNICATION)
-        still = f"would still take {_pair(free_us, 'of', now.now_us)}{then * waits}"
-        said.append(f"with communication that takes no time it {still}")
+        said.append(f"if communication took no time, {one} would still take {duration(free_us)}{then * waits}")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
@@ -549,9 +557,26 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         step=step,
         bounded=step is not None and step is bound,
         slowed_by=_slowed_by(step, gain, found),
+        rests_on=_rests_on(findings),
         doubt=_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
     )
+
+
+def _rests_on(findings: Sequence[Finding]) -> str:
+    """Return what the estimates of several findings take for granted, as a clause. Empty without such a thing.
+
+    If the findings take different things for granted, the clause is about the largest saving, and says so.
+    """
+    largest_first = sorted(findings, key=lambda x: -(x.saving_us or x.per_call_us or 0.0))
+    told = list(dict.fromkeys(str(x.evidence.details.get(RESTS_ON) or "") for x in largest_first))
+    said = next(filter(None, told), "")
+    return f"for some problems, {said}" if said and len(told) > 1 else said
+
+
+def granted(todo: Todo) -> str:
+    """Write what an estimate takes for granted as text: ``assumes that 50% of the roofline is reached``."""
+    return f"assumes that {todo.rests_on}" if todo.rests_on else ""
 
 
 def _expected(found: Recommendation, key: str) -> Gain | None:
@@ -647,6 +672,8 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
                     step=step,
                     waits=waits == "host",
                     slowed_by=_slowed_by(step, gain, found),
+                    rests_on=_rests_on([remark]),
+                    waits_for=waits or "",
                 )
             )
     return out
@@ -663,6 +690,7 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
         remedy=remark.remedy,
         changes=remark.remedy.changes,
         waits=True,
+        waits_for=remark.evidence.waits_for or "",
     )
 
 
@@ -744,25 +772,47 @@ def gain(todo: Todo) -> str:
 
 
 def interval_text(todo: Todo) -> str:
-    """Return the interval of the saving as a text like ``saves 0 to 91.3 ms``. Empty if an end is unknown."""
+    """Return the interval of the saving as a text like ``range of the saving: 0 to 91.3 ms``.
+
+    Empty if an end is unknown, or if the interval is small.
+    """
     shown = todo.shown
     least, most = (None, None) if shown is None else (shown.saving_low_us, shown.saving_high_us)
     if shown is None or least is None or most is None or most - least < _LEAST * shown.now_us:
         return ""
-    return f"saves {_pair(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
+    # The interval of an action is one of 95 %. The interval of rows of a file adds up the intervals of the rows, and a
+    # row that was not confirmed may save nothing.
+    of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
+    name = "95% interval" if of_action else "range"
+    why = " (no test confirmed it)" if least <= 0 and todo.doubt == UNCONFIRMED else ""
+    return f"{name} of the saving: {_pair(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}{why}"
 
 
 def kernels_text(todo: Todo) -> str:
-    """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms: ``.
+    """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms``.
 
     It is empty if the step's time or the kernels' saving is unknown.
     """
     if todo.step is None or todo.gain is None or todo.sureness == "unknown":
         return ""
-    # The text is shown together with the step's time. If the step gains much less than its kernels, the text says what
-    # the step waits for.
-    but = f", but {todo.slowed_by} is the limit" if todo.slowed_by else ""
-    return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}{but}: "
+    # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
+    # much, and what the step waits for.
+    but = ""
+    if todo.slowed_by:
+        (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
+        most = "at most " if todo.at_most else ""
+        arrives = f"only {most}{gained} of {saved} {unit} arrives" if todo.gained_us > 0 else "none of it arrives"
+        but = f", but {todo.slowed_by} is the limit: {arrives}"
+    return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
+
+
+def basis(todo: Todo) -> str:
+    """Write what a saving rests on as text. Empty if there is nothing to say.
+
+    It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
+    """
+    interval = "" if todo.at_most else interval_text(todo)
+    return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))
 
 
 def _pair(first: float, word: str, second: float) -> str:
@@ -773,28 +823,42 @@ def _pair(first: float, word: str, second: float) -> str:
 
 
 def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
+    limit = _limit_name(found)
     if not todo and unseen:
-        return f"{_limited(found)}nothing worth doing: {unseen:,} with too small an effect on the {found.word}"
+        why = f"{limit} is the limit; " if limit else ""
+        return f"{why}nothing worth doing: {unseen:,} with too small an effect on the {found.word}"
     if not todo:
         return nothing(found)
     first = next((x for x in todo if x.gain is not None), todo[0])
     shown = first.shown
     left = [x for x in todo if x is not first]
+    # The limit of the step stands before the thing to do that shortens this very wait. Else it stands behind the saving
+    # that the limit makes smaller, so that it does not look like the reason for something else.
+    begins = f"{limit} is the limit; " if limit and _eases(first, found) else ""
     if shown is None:
         more = f"; {counted(len(left), 'more thing')} to do" if left else ""
-        return f"{_limited(found)}{first.title}: worth unknown, {_why_unknown(first)}{more}"
+        return f"{begins}{first.title}: worth unknown, {_why_unknown(first)}{more}"
     less_sure = (x for x in left if x.unit == first.unit and x.gained_us > first.gained_us)
     larger = max(less_sure, key=lambda x: x.gained_us, default=None)
-    may = ""
+    told, more = bool(begins or not limit), f"; {counted(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
-        most = "up to" if larger.at_most else "≈"
-        may = f"; perhaps more: {larger.title}, {most} {duration(larger.gained_us)} ({larger.certainty})"
-    more = may or (f"; {counted(len(left), 'more thing')} to do" if left else "")
+        why = "" if told or not _eases(larger, found) else f", because {limit} is the limit"
+        most, sure = ("up to", "") if larger.at_most else ("≈", f" ({larger.certainty})")
+        more = f"; perhaps more{why}: {larger.title}, {most} {duration(larger.gained_us)}{sure}"
+        told = told or bool(why)
+    ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
     each = _per(first, found.word, whole_of(found))
     share = f" (−{1 - shown.ratio:.0%})" if _is_whole(shown.now_us, first, found) and shown.saving_us > 0 else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
-    return f"{_limited(found)}{first.title}: {gain(first)} {each}{share}, {sure}{uncounted}{more}"
+    return f"{begins}{first.title}: {gain(first)} {each}{share}, {sure}{uncounted}{ends}{more}"
+
+
+def _eases(todo: Todo, found: Recommendation) -> bool:
+    """Tell whether a thing to do shortens the wait that limits the step."""
+    limit = found.now.limit if found.now is not None else "host"
+    # Advice about a slow host is also about a slow data loader.
+    return todo.waits_for == limit or (todo.waits_for == "host" and limit == DATA)
 
 
 def of_calls(todo: Todo) -> str:
@@ -822,13 +886,13 @@ def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
     return now_us >= (1 - _LEAST) * kernels_us
 
 
-def _limited(found: Recommendation) -> str:
-    """Return what limits the step if it is not its kernels, for example "the host is the limit; ". Else it is empty."""
+def _limit_name(found: Recommendation) -> str:
+    """Return what limits the step if it is not its kernels, for example ``the host``. Else it is empty."""
     time, now = found.gpu_time, found.now
     # The simulation of the step decides. Without a simulation, the fraction of time in which the GPU is busy decides.
     if now is not None:
-        return "" if now.limit == "kernels" else f"{_LIMITS.get(now.limit, now.limit)} is the limit; "
-    return "the host is the limit; " if time is not None and time.waits and time.steps and not time.profiled else ""
+        return "" if now.limit == "kernels" else _LIMITS.get(now.limit, now.limit)
+    return "the host" if time is not None and time.waits and time.steps and not time.profiled else ""
 
 
 def nothing(found: Recommendation) -> str:

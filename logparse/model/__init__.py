@@ -62,6 +62,7 @@ from logparse.model.records import (
 )
 from logparse.model.remedies import (
     SURENESS,
+    UPPER_BOUND,
     Advise,
     ChangeProgram,
     Remedy,
@@ -88,6 +89,7 @@ __all__ = [
     "SURENESS",
     "TRIED",
     "TYPE_BYTES",
+    "UPPER_BOUND",
     "Advise",
     "Argument",
     "Beta",

@@ -73,20 +73,27 @@ class Search:
 class Replay:
     """A proposal to time the matrix product or convolution on the GPU with ``logparse replay``.
 
-    ``on_target`` is True if a faster kernel is known, but only from another GPU model or library build than the target
-    machine's.
+    ``on_target`` is True if a faster kernel is known, but not from a file that is known to be from the GPU model and
+    library build of the target machine.
     """
 
     on_target: bool = False
     name: ClassVar[None] = None
-    changes: ClassVar[str] = "run logparse replay"
+
+    @property
+    def changes(self) -> str:
+        known = " on your machine, or give --same-build if the times are from its GPU and library build"
+        return f"run logparse replay{known * self.on_target}"
 
     @property
     def action(self) -> str:
         return "measure on the target" if self.on_target else "replay"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
-        return f"time {_counted(len(set(problems)), 'problem')}, then use faster solutions"
+        count = len(set(problems))
+        if self.on_target:
+            return f"check {_counted(count, 'faster solution')} on your machine"
+        return f"time {_counted(count, 'problem')}, then use faster solutions"
 
 
 @dataclass(frozen=True)
@@ -160,4 +167,6 @@ Sureness: TypeAlias = Literal["measured in the job", "measured alone", "estimate
 ``unknown``              the saving has only one bound: it is at most the loss now
 =======================  ============================================================================================
 """
+UPPER_BOUND = "upper bound only"
+"""The certainty of a saving of which only the largest possible value is known."""
 SURENESS: tuple[Sureness, ...] = ("measured in the job", "measured alone", "estimated", "unknown")

@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
-from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, Answer, TableFormat, beside, show
+from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, UNCHECKED, Answer, TableFormat, beside, show
 from logparse.output.terminal import Bar, Block, Rows, Stages, Wait, with_total
 
 __all__ = [
     "CHECK_FAILED",
     "ROWS",
     "TABLES",
+    "UNCHECKED",
     "Answer",
     "Bar",
     "Block",

@@ -41,8 +41,8 @@ class TableFormat(str, Enum):
     parquet = "parquet"
 
 
-CHECK_FAILED = 3
-"""Exit code of a check that failed.
+CHECK_FAILED, UNCHECKED = 3, 4
+"""Exit codes of a check that failed, and of a check that had nothing to check.
 
 Exit code 1 means that something could not be read, and 2 means wrong usage.
 """

@@ -159,7 +159,10 @@ class _Column:
 
         If a table is too wide for the terminal, the column with the lowest number is left out first.
         """
-        rank = len(_ANSWERS) - _ANSWERS.index(self.name) if self.name in _ANSWERS else 0
+        # The columns of ``diff`` end with the names of runs, such as ``pick_before``.
+        of_run = self.name.startswith("pick_") and self.name not in _ANSWERS
+        kind = "pick_b" if of_run else self.name
+        rank = len(_ANSWERS) - _ANSWERS.index(kind) if kind in _ANSWERS else 0
         return self.name in _LEASTS, any(self.cells), rank
 
     def lines(self, cell: str) -> list[str]:
@@ -189,7 +192,13 @@ def _columns(block: Block) -> list[_Column]:
         values = cast("pa.Table", block).to_pydict()
     else:
         values = cast("pd.DataFrame", block).to_dict("list")  # type: ignore[assignment]
-    return [_Column(str(name), all(map(_is_number, cells)), list(map(_cell, cells))) for name, cells in values.items()]
+    return [_Column(str(name), _are_numbers(cells), list(map(_cell, cells))) for name, cells in values.items()]
+
+
+def _are_numbers(cells: Sequence[object]) -> bool:
+    """Return True if a column has only numbers, of which some may be the word ``unknown``."""
+    known = [cell for cell in cells if cell != "unknown"]
+    return all(map(_is_number, known)) and (bool(known) or not cells)
 
 
 def _is_number(value: object) -> bool:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.compare.diff import CHANGED, diff
-from analyzers.compare.render import compare, diff_answer, diff_lines, diff_table
+from analyzers.compare.render import compare, diff_answer, diff_lines, diff_table, exit_code
 from analyzers.compare.timings import NEAREST, times_of_run, timings
 from analyzers.compare.upgrade import PlannedRow, upgrade_plan
 from analyzers.evidence.tables import Tables
@@ -28,6 +28,7 @@ from logparse.libraries.hipblaslt import tuning_file
 from logparse.libraries.miopen import find_db
 from logparse.libraries.tunableop import results
 from logparse.model import Override, Solution, problem_from_text
+from logparse.output import CHECK_FAILED, UNCHECKED
 from logparse.store import Store, open_store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
@@ -171,7 +172,8 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
     answer = diff_answer(found, [], None, worth)
     tables_ = [x for x in answer.text or () if not isinstance(x, str)]
     assert [{x["state"] for x in rows} for rows in tables_] == [{"changed"}], "no absence is a row"
-    assert (tables_[0][0]["pick_a"], tables_[0][0]["pick_b"]) == ("hipblaslt:91033", "hipblaslt:91077")
+    first = tables_[0][0]
+    assert (first["pick_before"], first["pick_after"]) == ("hipblaslt:91033", "hipblaslt:91077")
     assert found.rows.query("state == 'vanished'")["delta_us"].isna().all()
     back, _, worth = compare("after", "before", store.url)
     assert worth.saves_us == pytest.approx(-35_031, rel=1e-3)
@@ -201,17 +203,19 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
     assert "(changes beyond 3.0%, 10 µs and noise)" in diff_lines(found)[0]
 
 
-def test_diff_fails_if_nothing_was_compared() -> None:
-    """If ``diff`` found nothing to compare in two runs, it says so and exits with an error.
+def test_diff_has_an_exit_code_of_its_own_if_nothing_was_compared() -> None:
+    """If ``diff`` found nothing to compare in two runs, it says so, and exits with neither 0 nor the code of a loss.
 
     In CI, a check that compared nothing must not look like a check that passed.
     """
+    slower, other = diff(run_a(), run_b()), diff(run_a(), run_a())
+    assert [exit_code(x) for x in (slower, other)] == [CHECK_FAILED, 0] == [3, 0]
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
-    assert (found.ok, found.compared) == (False, 0)
+    assert (found.ok, found.compared, exit_code(found), UNCHECKED) == (False, 0, 4, 4)
     nothing = (
         "no time was compared: no matrix product or convolution has times of the same kind in both runs. So --fail-on "
-        "has nothing to check, and the exit code 3 does not mean slower"
+        "has nothing to check (exit code 4)"
     )
     assert diff_lines(found)[1] == nothing
 

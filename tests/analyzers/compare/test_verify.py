@@ -93,6 +93,15 @@ def test_candidates_for_kernel_writing_tools_have_both_names_and_their_row(tmp_p
         candidates(tables(), [], {})
 
 
+def test_a_line_of_a_file_is_printed_once() -> None:
+    """A line of a find-db lists several solvers. It is one line for the reader, whatever the file's format."""
+    found = verify(run("a", "1", "1", (1000.0, 500.0)), run("b", "7", "7", (800.0, 500.0)), [file()], {})
+    [(name, idle)] = found.idle
+    doubled = replace(found, idle=((name, replace(idle, lines=[*idle.lines, *idle.lines])),))
+    assert verify_lines(doubled, 10_000) == verify_lines(found, 10_000)
+    assert verify_lines(doubled) == verify_lines(found)
+
+
 def test_another_solution_ran() -> None:
     found = verify(run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "7", (1000.0, 400.0)), [file()])
     assert not found.ok

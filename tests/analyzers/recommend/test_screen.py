@@ -17,7 +17,7 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import gain, verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
-from logparse.model import SURENESS, Gain, Search
+from logparse.model import SURENESS, Gain, Replay, Search
 from logparse.store import open_store
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
@@ -102,6 +102,25 @@ def test_the_default_output(case: str, tmp_path: Path, monkeypatch: pytest.Monke
     golden.check(GOLDEN / f"{case}.txt", "\n".join(lines) + "\n")
 
 
+def test_the_first_line_says_that_no_file_could_be_written(tmp_path: Path) -> None:
+    """If a row cannot be written, the first line must not send the reader to a file that does not exist."""
+    found = recommend(confirmed(*FAST), Settings())
+    made, told = verb.write(found, Settings(), tmp_path / "overrides")
+    lines = screen.screen(found, screen.Written(tmp_path / "overrides", made, notes=told))
+    assert "; no override file could be written" in " ".join(" ".join(lines[:2]).split())
+    why = next(x for x in told if screen.NOT_WRITTEN in x).rpartition(screen.NOT_WRITTEN)[2]
+    assert f"apply no row could be written: {why}" in " ".join(" ".join(lines).split())
+    fits = screen.screen(recommend(everything(), Settings()), screen.Written(tmp_path))
+    assert "could be written" not in " ".join(fits)
+
+
+def test_a_solution_of_an_unknown_machine_is_checked_and_not_timed_first() -> None:
+    known, new = Replay(on_target=True), Replay()
+    assert known.title([None]) == "check 1 faster solution on your machine"
+    assert "--same-build" in known.changes
+    assert (new.title([None]), new.changes) == ("time 1 problem, then use faster solutions", "run logparse replay")
+
+
 def test_no_golden_is_left_over(golden: Goldens) -> None:
     golden.check_names(GOLDEN, (GOLDEN / f"{case}.txt" for case in CASES))
 
@@ -143,11 +162,13 @@ def test_nothing_essential_is_cut() -> None:
     found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
     lines = screen.screen(found, screen.Written(Path("overrides")))
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert "up to 230 µs (upper bound only)" in " ".join(" ".join(lines[:3]).split()), "the headline's end"
+    assert "because the host is the limit: keep the GPU busy, up to 230 µs" in " ".join(" ".join(lines[:3]).split()), (
+        "the headline's end"
+    )
     assert not any(x.endswith("…") for x in lines), "what to change has lines of its own"
     explained = "\n".join(x for x in screen.explained(found, "padded_output") if isinstance(x, str))
     assert "…" not in explained
-    assert explained.count("preferred = False") == 2
+    assert " ".join(explained.split()).count("preferred = False") == 2
 
 
 def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
