@@ -36,7 +36,8 @@ The columns are the filters and numbers of ``selection``, and:
 * ``source_id``; ``measured``: text of the measured problem: the same one, or one that may mean the same call.
 * ``here_us``, ``other_us``, ``change`` (here over other, minus one), ``moved`` (slower, faster …), ``pick_here`` and
   ``pick_there``: a comparison with another run. ``pick_here_us`` and ``pick_there_us`` are times of the two picks, if
-  they differ and the row's file has both.
+  they differ and the row's file has both. ``change_us``: calls × (here − other), or else calls × (time of this run's
+  pick − time of the other run's pick).
 * ``dtype``: the one name of the input type (``BF16`` for GEMMs, too). ``input_type``: its name in the problem.
 * ``action``: title of the first thing to do about the problem. ``todos``: list of the names of all things to do.
 """
@@ -245,7 +246,9 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
     con.execute(
         f"""update {points} as p set here_us = o.here_us, other_us = o.other_us, change = o.here_us / o.other_us - 1,
                                      moved = o.moved, pick_here = o.pick_here, pick_there = o.pick_there,
-                                     pick_here_us = b.here_us, pick_there_us = b.there_us
+                                     pick_here_us = b.here_us, pick_there_us = b.there_us,
+                                     change_us = coalesce(p.calls, 1) * coalesce(
+                                         o.here_us - o.other_us, b.here_us - b.there_us)
             from moved_ o left join both_ b using (id) where o.id = p.id"""
     )
     con.execute("drop table both_")
@@ -497,7 +500,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(calls, 1) * w_us as w_total_us,
        coalesce(calls, 1) * greatest(w_us - sibling_us, 0) as beyond_us, passes_from,
        source_id, measured, unit,
-       null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved,
+       null::double as here_us, null::double as other_us, null::double as change, null::double as change_us,
+       null::varchar as moved,
        null::varchar as pick_here, null::varchar as pick_there, null::double as pick_here_us,
        null::double as pick_there_us
 from placed

@@ -23,8 +23,7 @@ More points could not be distinguished, and the browser would take longer than 3
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """SQL for the order of the rows in the web page's table, if the user chose no order."""
 _REPICKED = "coalesce(moved = 'other pick', false) desc"
-_MOVED_US = "abs(coalesce(calls, 1) * coalesce(other_us - here_us, pick_there_us - pick_here_us))"
-MOVED = f"{_MOVED_US} desc nulls last, {_REPICKED}, {ORDER}"
+MOVED = f"abs(change_us) desc nulls last, {_REPICKED}, {ORDER}"
 """SQL for the order of the rows in the web page's table, if two runs are compared.
 
 The largest change of (time × calls) is first. GEMMs and convolutions for which the library chose another kernel follow.
@@ -55,8 +54,7 @@ def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
     if view == "weights":
         return Order(BEYOND, "beyond_us", "the most time of W beyond F and B", "direction = 'W'")
     if view == "compare" and compared:
-        column = next((x for x in ("change", "pick_there_us") if x not in empty), "moved")
-        return Order(MOVED, column, "the largest change")
+        return Order(MOVED, "moved" if "change_us" in empty else "change_us", "the largest change")
     if "saving_us" in empty:
         return Order(ORDER, "total_us", "the most time")
     return _BY_SAVING
@@ -80,6 +78,7 @@ TABLE: Mapping[str, str] = {
     "action": "Action",
     "saving_from": "Saving is",
     "moved": "What changed",
+    "change_us": "Calls × change (ms)",
     "change": "Change (%)",
     "other_us": "Compared run (µs)",
     "here_us": "This run (µs)",
@@ -107,6 +106,48 @@ TABLE: Mapping[str, str] = {
     "finding": "Finding",
 }
 """Columns of the web page's table with their titles. ``SCALED`` has the factors for the units in the titles."""
+ABOUT: Mapping[str, str] = {
+    "label": "A GEMM or a convolution with all its sizes.",
+    "saving_us": "Calls × (now − best): what its kernels could save. ≈ is an estimate, and empty means unknown. A step "
+    "that waits for something else gains less.",
+    "total_us": "Calls × time of a call.",
+    "calls": "How often the logs or traces count it.",
+    "time_us": "Time of a call as it runs now.",
+    "then_us": "Time of a call with the fastest known solution.",
+    "best": "The fastest solution that any file has timed.",
+    "pick": "The solution that the library chose, if a log names it.",
+    "action": "The first thing to do about it.",
+    "saving_from": "Measured: both times are. Estimated: one of them is.",
+    "moved": "From the compared run to this run: slower, faster, another pick …",
+    "change_us": "Calls × (time in this run − time in the compared run). If the runs' times cannot be compared, the "
+    "times of the two picks. Negative: faster.",
+    "change": "Time of a call in this run ÷ its time in the compared run, minus 100%.",
+    "other_us": "Time of a call in the compared run.",
+    "here_us": "Time of a call in this run.",
+    "pick_there": "The solution that the library chose in the compared run.",
+    "pick_here": "The solution that the library chose in this run.",
+    "pick_there_us": "Time of that solution, timed alone in the same file as the other pick.",
+    "pick_here_us": "Time of that solution, timed alone in the same file as the other pick.",
+    "regret": "How much longer the pick takes than the fastest known solution.",
+    "beyond_us": "Calls × (W − the slower of F and B). The three passes do the same work.",
+    "sibling_ratio": "Time of W ÷ the slower of F and B of the same layer. About 1 is usual.",
+    "w_total_us": "Calls × time of the backward-weight pass.",
+    "w_us": "Time of the backward-weight pass (wgrad).",
+    "f_us": "Time of the forward pass of the same layer.",
+    "b_us": "Time of the backward-data pass (dgrad) of the same layer.",
+    "passes_from": "The file with the times of the three passes.",
+    "tflops": "Rate at the time of a call now.",
+    "efficiency": "Rate ÷ what the device's peak rate and memory bandwidth allow.",
+    "solutions": "How many solutions have a time.",
+    "operation": "GEMM, grouped GEMM or convolution.",
+    "direction": "F: forward, B: backward data (dgrad), W: backward weights (wgrad).",
+    "dtype": "Type of the inputs.",
+    "layout": "Memory layout of the tensors; for GEMMs which inputs are transposed (T) or not (N).",
+    "device": "The device on which it was timed.",
+    "file": "The file with its time.",
+    "finding": "What an analyzer found about it.",
+}
+"""What each column of the table means, for its tooltip."""
 PRESETS: Mapping[str, Sequence[str]] = {
     "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "device"),
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
@@ -116,8 +157,8 @@ PRESETS: Mapping[str, Sequence[str]] = {
         *("beyond_us", "sibling_ratio", "w_total_us", "calls", "w_us", "f_us", "b_us", "passes_from", "action"),
     ),
     "Two runs": (
-        *("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),
-        *("calls", "total_us", "device"),
+        *("moved", "change_us", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us"),
+        *("pick_here_us", "calls", "total_us", "device"),
     ),
 }
 """Sets of table columns that the user can choose by name. The label is always shown. The first set is the default."""
@@ -126,7 +167,10 @@ SETS: Mapping[str, str] = {"compare": "Two runs", "weights": "Backward weights"}
 
 Without another run, the first columns of the set ``Two runs`` are empty.
 """
-COMPARED = (*("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),)
+COMPARED = (
+    *("moved", "change_us", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us"),
+    "pick_here_us",
+)
 """Names of the table columns that compare this run with another one."""
 SPARED = (
     *("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick"),
@@ -138,6 +182,7 @@ SCALED: Mapping[str, float] = {
     "saving_us": 1e-3,
     "beyond_us": 1e-3,
     "w_total_us": 1e-3,
+    "change_us": 1e-3,
     "change": 100.0,
     "regret": 100.0,
     "efficiency": 100.0,

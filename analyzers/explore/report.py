@@ -40,7 +40,7 @@ from analyzers.explore.page.components import count
 from analyzers.explore.page.frame import ASSETS, frame
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.table import records
-from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
+from analyzers.explore.selection import FACETS, MOST_TIMES, NUMBERS, SEARCHED, VIEWS, Selection, facet_text
 from analyzers.explore.views import BOXES, ChartStyle
 from analyzers.recommend.verb import STAGES as ADVICE_STAGES
 from logparse.groups import in_groups
@@ -194,6 +194,8 @@ def _report(
         "facets": _facets(rows),
         "by": {x: order.column for x, order in orders.items()},
         "numbers": {name: queries.SCALED.get(name, 1.0) for name in NUMBERS},
+        "limits": {"titles": dict(NUMBERS), "none": MOST_TIMES},
+        "searched": dict(SEARCHED),
         "boxes": {view: axes for view, axes in BOXES.items() if view in views},
         "views": {view: made["content"] for view, made in views.items()},
         "paper": [x for x in (*PAPER, *(queries.COMPARED if known.other else ())) if x not in known.empty],

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from analyzers.explore.plain_text import solution_name
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
+from logparse.text import duration
 
 FACETS: Mapping[str, str] = {
     "operation": "Operation",
@@ -35,7 +36,16 @@ _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no
 
 
 _DIRECTIONS = {"F": "forward", "B": "dgrad", "W": "wgrad"}
-"""Names of the directions (passes) of a convolution. A search for the letter alone finds the convolutions."""
+"""Names of the directions (passes) of a convolution."""
+SEARCHED: Mapping[str, str] = {
+    **{name.lower(): letter for letter, name in _DIRECTIONS.items()},
+    **{letter.lower(): letter for letter in _DIRECTIONS},
+    "backward data": "B",
+    "backward weights": "W",
+}
+"""Texts in the search field that find all convolutions of a direction, in lower case."""
+MOST_TIMES = 1e6
+"""Upper end of a filter on a ratio of times that has no upper end. A browser cannot read infinity in a URL."""
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
@@ -65,6 +75,13 @@ NUMBERS: Mapping[str, str] = {
     "other_us": "time in the compared run",
 }
 """Columns whose numbers the user can limit to an interval, with their titles."""
+
+
+def interval_words(name: str, low: float, high: float) -> str:
+    """Return a filter on a number as the text that the user sees, such as ``W ÷ max(F, B): 3 or more``."""
+    ends = [duration(x) if name.endswith("_us") else f"{x:.4g}" for x in (low, high)]
+    return f"{NUMBERS[name]}: {f'{ends[0]} or more' if high >= MOST_TIMES else ' to '.join(ends)}"
+
 
 VIEWS: Mapping[str, str] = {
     "overview": "Overview",
@@ -169,9 +186,9 @@ class Selection:
         if self.todo:
             parts.append("list_contains(todos, ?)")
             parameters.append(self.todo)
-        if self.search.upper() in _DIRECTIONS:  # One letter: every name of a kernel would contain it.
+        if self.search.lower() in SEARCHED:  # Every name of a kernel would contain the letter.
             parts.append("direction = ?")
-            parameters.append(self.search.upper())
+            parameters.append(SEARCHED[self.search.lower()])
         elif self.search:
             # Labels are not ASCII, so converting them to lower case would take longest. The option "l" takes the text
             # literally.

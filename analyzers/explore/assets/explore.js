@@ -288,6 +288,7 @@
     if (kind === 'text') return value;
     if (kind === 'change') return `${value > 0 ? '+' : ''}${value.toFixed(1)}`.replace('-', '−');
     const text = kind === 'time' ? duration(value * each) : number(value);
+    if (name === 'change_us') return value > 0 ? `+${text}` : text.replace('-', '−');
     return name === 'saving_us' && row.saving_from === 'estimated' ? `≈ ${text}` : text;  // what is estimated is marked
   };
   const titled = (column) => {
@@ -331,7 +332,7 @@
       put(node, 'scope', 'col');
       node.dataset.name = column.name;
       const first = !table.sort.length && column.name === table.by;  // the order until the reader chooses one
-      node.title = first ? `${titled(column)}: the rows are in this order; sort` : `${titled(column)}: sort`;
+      node.title = [titled(column), column.about, first ? 'The rows are in this order.' : '', 'Click: sort.'].filter(Boolean).join('\n');
       put(node.firstChild, 'textContent', titled(column));
       put(node.lastChild, 'textContent', way === 'desc' || first ? ' ▼' : way === 'asc' ? ' ▲' : '');
       put(node.lastChild, 'className', first ? 'way faint' : 'way');
@@ -647,7 +648,7 @@
     resizing = setTimeout(() => document.querySelectorAll('#content .js-plotly-plot').forEach(fitted), 100);
   }).observe($('page'));
   // For the report, which prints all its rows and charts.
-  window.logparsePage = { table, drawHead, drawBody, themed, page };
+  window.logparsePage = { table, drawHead, drawBody, themed, page, duration };
   follow();
   if (DATA.live) setInterval(watch, 150);
 })();

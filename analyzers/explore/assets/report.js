@@ -26,7 +26,7 @@
   const label = (text) => text.replace(/(\d)[x*](?=\d)/g, '$1×');
   const chosen = (query) => {
     const todo = query.get('todo'), words = (query.get('search') || '').trim().toLowerCase(), size = label(words);
-    const pass = 'fbw'.includes(words) && words.length === 1 ? words.toUpperCase() : '';  // one letter is a direction
+    const pass = DATA.searched[words] || '';  // wgrad, or one letter, is a direction
     const wgrad = query.get('view') === 'weights';  // this view lists the backward-weight passes
     const facets = DATA.facets.map(({ name }) => [name, query.getAll(name)]).filter(([, x]) => x.length);
     const between = Object.keys(DATA.numbers).filter((x) => query.has(x) && rows[x]).map((x) => [x, interval(query.get(x))]).filter(([, x]) => x);
@@ -90,6 +90,13 @@
       return { title, entries, more: '', open: true };
     }).filter(({ entries }) => entries.length > 1 || entries.some((x) => x.on));
   };
+  // An interval in words, as interval_words of selection.py writes it.
+  const limits = (name, text) => {
+    const { titles, none } = DATA.limits, ends = interval(text);
+    if (!ends) return `${titles[name]}: ${text}`;
+    const words = ends.map((x) => (name.endsWith('_us') ? window.logparsePage.duration(x) : `${+x.toPrecision(4)}`));
+    return `${titles[name]}: ${ends[1] >= none ? `${words[0]} or more` : words.join(' to ')}`;
+  };
   const titleOf = (todo) => { const i = rows.todos.findIndex((x) => x.split('|')[0] === todo); return i < 0 ? todo : rows.action[i]; };
   const chips = (query) => {
     const made = [], kept = (...names) => `?${without(query, ...names)}`;
@@ -97,7 +104,7 @@
     for (const { name, title, values } of DATA.facets) for (const x of query.getAll(name)) made.push(link(`${title}: ${values[x] ?? x} ×`, toggled(query, name, x), 'chip'));
     if (query.get('mark') && query.get('view') === 'timeline') made.push(link(`Marked: ${query.get('mark')} ×`, kept('mark'), 'chip'));
     if (query.get('search')) made.push(link(`“${query.get('search')}” ×`, kept('search'), 'chip'));
-    for (const name of Object.keys(DATA.numbers)) if (query.has(name)) made.push(link(`${name}: ${query.get(name)} ×`, kept(name), 'chip'));
+    for (const name of Object.keys(DATA.numbers)) if (query.has(name)) made.push(link(`${limits(name, query.get(name))} ×`, kept(name), 'chip'));
     if (made.length) made.push(link('Clear all', `?view=${query.get('view') || 'overview'}`, 'clear'));
     return made;
   };

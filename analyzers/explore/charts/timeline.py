@@ -73,7 +73,7 @@ def timeline(
     order = [IDLE, *(lines[x] for x in reversed(streams))]
     styled(figure, theme, height=_AROUND + 44 * len(order))
     busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
-    text = f"{shown(title, 90)}: {duration(whole)}, the GPU works {busy:.0%} of it"
+    text = f"{shown(title, 90)}: {duration(whole)}, the GPU computes or communicates in {busy:.0%} of it"
     figure.update_xaxes(title={"text": f"ms since the first kernel. {text}"}, rangemode="tozero")
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=order, fixedrange=True)
     figure.update_layout(

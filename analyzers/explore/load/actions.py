@@ -9,13 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from analyzers.actions import ACTIONS
 from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
+from analyzers.explore.plain_text import capital
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import Todo, change_text, gain, verdict
-from logparse.model import Replay, Search, Setting, UseRows
+from analyzers.recommend.verdict import Todo, basis, change_text, gain, verdict
+from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.store import command_line
 from logparse.text import duration
 
@@ -70,7 +72,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: 
     return Card(
         name=todo.name,
         title=todo.title,
-        detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
+        detail=_detail(todo, result, advice),
         saves=_saves(todo),
         gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
         evidence=todo.certainty,
@@ -78,7 +80,17 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: 
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
         lines=_lines(todo, results, recommendation.run, store),
         mark=_MARKS.get(waits or "", ""),
+        basis=basis(todo),
     )
+
+
+def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
+    if result is None:
+        return advice or todo.what
+    return _APPLY if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
+
+
+_APPLY = "source apply.sh in the job's shell, or start it with `logparse run --with FOLDER -- JOB`"
 
 
 def _saves(todo: Todo) -> str:
@@ -100,7 +112,8 @@ _FOLDER = "overrides"
 def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | None) -> tuple[str, ...]:
     """Return the command lines with which the user can carry out one proposal of ``recommend``.
 
-    If no command line can do that, the command that explains the proposal is returned.
+    If no command line can do that, it is the command that tries the change in the job, or else the command that
+    explains the proposal.
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
@@ -113,6 +126,8 @@ def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | N
     if isinstance(todo.remedy, Replay | Setting):
         only = ("--only", "actions") if isinstance(todo.remedy, Setting) else ()
         return (command_line(store, "replay", "--run", run, *only),)
+    if isinstance(todo.remedy, ChangeProgram) and todo.remedy.solution in {x.name for x in ACTIONS}:
+        return (f"{command_line(None, 'try', todo.remedy.solution)} -- JOB",)
     return (command_line(store, "recommend", "--run", run, "--explain", todo.name),)
 
 
@@ -134,7 +149,10 @@ def time_split(found: Recommendation) -> TimeSplit | None:
     of = verdict(found)
     if not of.split:
         return None
-    return TimeSplit(f"A {of.word}" if of.unit == "step" else "All traces", tuple((x.name, x.us) for x in of.split))
+    steps = (found.gpu_time.steps if found.gpu_time is not None else None) or 0.0
+    mean = f" (mean of {steps:,.0f})" if steps > 1 else ""
+    title = f"A {of.word}{mean}" if of.unit == "step" else capital(of.whole)
+    return TimeSplit(title, tuple((x.name, x.us) for x in of.split))
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:

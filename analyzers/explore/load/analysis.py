@@ -14,13 +14,14 @@ from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.explore.plain_text import capital
 from analyzers.explore.point_table import NEARBY, build, found
-from analyzers.explore.selection import Selection
+from analyzers.explore.selection import MOST_TIMES, Selection
 from analyzers.findings import layout_transposes, slow_wrw
 from analyzers.findings.layout_transposes import transposed
 from analyzers.findings.slower_than_comparable import in_words
 from analyzers.job.expectations import expectations
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.render import warnings_first
 from analyzers.recommend.step_times import StepTimes
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import verdict
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 
-MOST_TIMES = 1e6
-"""Upper end of a filter on a ratio of times that has no upper end. A browser cannot read infinity in a URL."""
 LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
 """Settings of DuckDB that limit the memory of the process that loads data for the web page."""
 
@@ -80,13 +79,16 @@ def analyse(
     result = result if result.gpu_time is None else with_step(result, tables)
     of = verdict(result)
     limit = [of.limit] if isinstance(result.step, StepTimes) else []
+    messages = [x.message for x in warnings_first(result.remarks)]
+    # The first line is always shown, and is about the job. The others are folded away, the warnings first.
+    limit = limit or [x.message for x in result.remarks[:1]]
     compared = picks_vs_best(tables, settings)
     slow = Selection(view="weights", between={"sibling_ratio": (settings.slow_factor, MOST_TIMES)}).url()
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else of.headline,
-        lines=(*limit, *(x.message for x in result.remarks)),
+        lines=tuple(dict.fromkeys([*limit, *messages])),
         shows={x.message: slow for x in result.remarks if x.analyzer == slow_wrw.NAME and x.evidence.details["slow"]},
         compared=compared[~compared["apart"].astype(bool)],
         found=_with_actions(found(result.findings), result, {layout_transposes.NAME: transposed(tables)}),

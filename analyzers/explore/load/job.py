@@ -48,6 +48,8 @@ class Card:
     * ``name``: its id.
     * ``saves``: the saving, such as ``110 ms``, or "unknown".
     * ``gain``: time now → time then, or "unknown".
+    * ``basis``: what the saving rests on: how much of the kernels' saving arrives in a step and why not more, the range
+      of the saving, and what an estimate takes for granted. May be empty.
     * ``evidence``: how the gain is known.
     * ``changes``: what the user changes.
     * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``, or
@@ -68,6 +70,7 @@ class Card:
     files: bool
     lines: tuple[str, ...] = ()
     mark: str = ""
+    basis: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import amount, capital, of_one, percent, sentence, solution_name
 from analyzers.explore.queries import KernelRow
-from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text, from_url
+from analyzers.explore.selection import FACETS, VIEWS, Selection, facet_text, from_url, interval_words
 from logparse.lazy import pd
+from logparse.model import UPPER_BOUND
 from logparse.text import counted, duration, printable
 
 
@@ -96,7 +97,14 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     """
     here, there = (_with_end(x) for x in names)
     picked, picks = int(totals["picked"]), int(totals["repicked"])
-    said = [f"{picks:,} of {counted(picked, 'pick')} changed" if picked else "no pick is known in both"]
+    # What a run does not log comes first. Else fewer calls look as if the job did less work.
+    said = [
+        f"{lacks} logs no {_noun(kind)}s ({has} {count:,})"
+        for kind, old, now in known.calls
+        for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
+        if count is not None and other is None
+    ]
+    said.append(f"{picks:,} of {counted(picked, 'pick')} changed" if picked else "no pick is known in both")
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
     if step:
         name, us, old = step
@@ -107,9 +115,8 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
         said.append("the runs have no times that can be compared")
     if not step and totals["both_picks"]:
         said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)}")
-    before, now = sum(x or 0 for _, x, _ in known.calls), sum(x or 0 for _, _, x in known.calls)
-    if before != now:
-        said.append(f"calls {before:,} → {now:,}")
+    both = ((kind, old, now) for kind, old, now in known.calls if old is not None and now is not None)
+    said += [f"logged calls of {_noun(kind)}s {old:,} → {now:,}" for kind, old, now in both if old != now]
     return f"{there} → {here}: {'; '.join(said)}"
 
 
@@ -149,9 +156,10 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
         only = "no problem has a time in files of one kind of both runs, so the runs' own times are not compared."
         made += [] if totals["problems"] else [html.p(sentence(only))]
     if both:
+        which = f"all {picks:,}" if both == picks else f"{both:,} of these {picks:,}"
         made.append(
             html.p(
-                f"For {both:,} of these {picks:,}, one file has the times of both picks: {_of_both_picks(totals)} at "
+                f"For {which}, one file has the times of both picks: {_of_both_picks(totals)} at "
                 f"the calls of {here}. These are times of the kernels alone, not of the two runs."
             )
         )
@@ -173,9 +181,12 @@ def _beside(name: str, here: float | None, there: float | None) -> html.Element:
 
 
 def _calls_beside(kind: str, there: int | None, here: int | None) -> html.Element:
-    noun = {"gemm": "GEMM", "conv": "convolution"}.get(kind, kind)
     numbers = ["none logged" if x is None else f"{x:,}" for x in (there, here)]
-    return html.tr([html.th(f"calls of {noun}s", scope="row"), html.td(f"{numbers[0]} → {numbers[1]}")])
+    return html.tr([html.th(f"logged calls of {_noun(kind)}s", scope="row"), html.td(f"{numbers[0]} → {numbers[1]}")])
+
+
+def _noun(kind: str) -> str:
+    return {"gemm": "GEMM", "conv": "convolution"}.get(kind, kind)
 
 
 def tabs(chosen: Selection) -> list[object]:
@@ -193,7 +204,7 @@ def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
         for value in values
     ]
     made += [
-        _chip(f"{NUMBERS[name]}: {low:.4g} – {high:.4g}", chosen.limited({name: None}))
+        _chip(interval_words(name, low, high), chosen.limited({name: None}))
         for name, (low, high) in chosen.between.items()
     ]
     if chosen.todo:
@@ -351,11 +362,18 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
 
 
 def _remark(text: str, shows: str | None, chosen: Selection) -> list[object]:
-    said = printable(sentence(text))
+    said = _prose(sentence(text))
     if shows is None:
-        return [said]
+        return said
     where = replace(from_url(shows), run=chosen.run, compare=chosen.compare)
-    return [said, " ", html.link("Show them →", where.url(), class_="shows")]
+    return [*said, " ", html.link("Show them →", where.url(), class_="shows")]
+
+
+def _prose(text: str) -> list[object]:
+    """Return a text for the user as text, with what stands between backquotes as code."""
+    parts = printable(text).split("`")
+    whole = len(parts) % 2 == 1  # A single backquote is no pair.
+    return [html.code(x) if i % 2 else x for i, x in enumerate(parts) if x] if whole else [printable(text)]
 
 
 CARDS = 4  # Number of cards shown at once.
@@ -399,8 +417,11 @@ def answer(
     if rest := cards[CARDS:]:
         made.append(html.details([html.summary(f"{len(rest)} more things to do"), html.ul(rest, class_="cards")]))
     words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
-    if means := [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]:
-        made.append(html.p("; ".join(means) + ".", class_="means"))
+    means = [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]
+    entries = [x for term, meaning in WORDS.items() for x in (html.dt(term), html.dd(meaning))]
+    more = html.span("More words" if means else "What the words mean", class_="more")
+    made.append(html.details([html.summary(["; ".join(means) + ". " if means else "", more]), html.dl(entries)],
+                             class_="words"))  # fmt: skip
     if about is not None and len(actions) > len(shown):
         hidden = counted(len(actions) - len(shown), "thing")
         made.append(html.p(f"{hidden} to do about other problems or the whole job: clear the filters.", class_="faint"))
@@ -429,14 +450,16 @@ _PARTS = 9
 
 
 def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
-    """Return a bar that shows how time is divided among kinds of work, and its legend.
+    """Return a bar that shows how time is divided among kinds of work, and its legend. Idle time is never in "other".
 
     Each entry of ``parts`` is a tuple: the name of the kind, its time (µs), and how much of this time can be saved
     (µs).
     """
     if len(parts) > _PARTS:
-        rest = parts[_PARTS - 1 :]
-        parts = [*parts[: _PARTS - 1], ("other", sum(x[1] for x in rest), sum(x[2] for x in rest))]
+        idle = [x for x in parts if x[0] == "idle"]
+        kinds = [x for x in parts if x[0] != "idle"]
+        room = _PARTS - 1 - len(idle)
+        parts = [*kinds[:room], ("other", sum(x[1] for x in kinds[room:]), sum(x[2] for x in kinds[room:])), *idle]
     total = sum(us for _, us, _ in parts)
     bar, legend = [], []
     for name, us, saved in parts:
@@ -484,16 +507,17 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     download = leads.download
     get = html.a("Download the files (zip)", href=download, class_="get") if action.files and download else None
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
-    detail, head = printable(sentence(action.detail)), html.h3(f"{number}. {printable(capital(action.title))}")
+    detail, head = sentence(action.detail), html.h3(f"{number}. {printable(capital(action.title))}")
     sure = html.span(printable(action.evidence), title=meaning(action.evidence), class_="sure")
+    basis = [html.span(f" · {printable(action.basis)}.", class_="basis")] if action.basis else []
     told = [detail] if detail and action.detail not in action.changes else []
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     return html.li(
         [
             html.link([head], where.url(), class_="whole", title=lead) if where else head,
             html.p(worth, class_="saves"),
-            *([html.p([html.b(printable(action.gain)), " · ", sure])] if action.saves != "unknown" else []),
-            html.p([html.b("How: "), " ".join([printable(sentence(action.changes)), *told])]),
+            *([html.p([html.b(printable(action.gain)), " · ", sure, *basis])] if action.saves != "unknown" else []),
+            html.p([html.b("How: "), *_prose(" ".join([sentence(action.changes), *told]))]),
             html.div([html.pre(html.code(text, id=name), tabindex="-1"), copy], class_="type") if text else None,
             html.p([x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]) if ends else None,
         ]
@@ -504,7 +528,7 @@ _MEANS: Mapping[str, str] = {
     "measured in the job": "timed in the running job, with and without the change",
     "measured alone": "kernels timed outside the job",
     "estimated": "computed from other times",
-    "unknown": "the saving is at most this",
+    UPPER_BOUND: "nothing tells how much can be saved; it is at most this",
     "confirmed": "repeated by logparse replay, in turns with the library's choice",
     "not confirmed": "not yet repeated by logparse replay",
     "may gain nothing": "the interval of the saving includes zero",
@@ -515,6 +539,26 @@ _MEANS: Mapping[str, str] = {
 def meaning(certainty: str) -> str:
     """Explain the words that say how certain a saving is, for example ``measured alone, not confirmed``."""
     return "; ".join(_MEANS[x] for x in certainty.split(", ") if x in _MEANS)
+
+
+WORDS: Mapping[str, str] = {
+    "problem": "a matrix product (GEMM) or a convolution with all its sizes and types",
+    "TN 4096×512×1024 b8": "a GEMM: the inputs are transposed (T) or not (N), M × N × K, and 8 of them in one batch",
+    "W 64×256×56×56 k128 3×3 s2 g32": "a convolution: its direction, batch × channels × height × width, output "
+    "channels (k), size of the filter, stride (s) and groups (g)",
+    "F, B, W": "the passes of a layer: forward, backward data (dgrad) and backward weights (wgrad)",
+    "W ÷ max(F, B)": "the time of W over the slower of F and B, which do the same work; about 1 is usual",
+    "solution": "a kernel, or an algorithm of several kernels, that a library can run for a problem",
+    "pick": "the solution that the library chose by itself",
+    "regret": "how much longer the pick takes than the fastest known solution",
+    "override row": "a line of a file that tells a library which solution to use for a problem",
+    "find-db": "MIOpen's file of timed solutions: the system's is installed with MIOpen, the user's (ufdb) is written "
+    "by a search on the machine and is read first",
+    "exposed communication": "time in which only collectives run, such as an allreduce",
+    "idle": "time in which the GPU runs nothing, for example because the host launches too slowly",
+    "run of 2 processes together": "the logs of 2 processes are added up; their times are not the time of a step",
+}
+"""Words of the page that a reader may not know, with their meanings."""
 
 
 KERNELS = 200
@@ -628,7 +672,7 @@ def detail(
     return html.section(
         [
             html.div(head, class_="bar"),
-            html.p(printable(advised.sentence), class_="sentence"),
+            html.p(_prose(advised.sentence), class_="sentence"),
             *([html.p(printable(sentence(expected) + which), class_="sentence expected")] if expected else []),
             html.dl([html.div([html.dt(name), html.dd(value)]) for name, value in numbers]),
             chart,

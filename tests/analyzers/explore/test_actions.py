@@ -89,8 +89,10 @@ def test_the_time_of_traces_is_split_as_recommend_splits_it() -> None:
     split = time_split(found)
     assert split is not None
     assert split.parts == (("convolutions", 35.0), ("exposed communication", 15.0), ("idle", 10.0))
-    assert split.title == "A step"
-    assert (time_split(replace(found, word="request")) or split).title == "A request"
+    assert split.title == "A step (mean of 2)"
+    assert (time_split(replace(found, word="request")) or split).title == "A request (mean of 2)"
+    whole = replace(found, gpu_time=replace(TIME, steps=None))
+    assert (time_split(whole) or split).title == "The whole trace", "as the terminal names it"
     assert time_split(replace(found, gpu_time=None)) is None
 
 

@@ -162,6 +162,11 @@ def test_problems_timed_by_a_find_db_alone_have_times(client: FlaskClient, pages
         assert "nothing is measured" not in card
 
 
+def test_the_name_of_a_direction_finds_it(client: FlaskClient, pages: Pages) -> None:
+    for name, letter in {"forward": "F", "dgrad": "B", "Wgrad": "W", "backward weights": "W"}.items():
+        assert {x["direction"] for x in rows(client, f"?run=job&search={name}")} == {letter}
+
+
 def test_a_letter_finds_a_direction(client: FlaskClient, pages: Pages) -> None:
     for letter in "fBw":
         found = rows(client, f"?run=job&search={letter}")
@@ -176,15 +181,22 @@ def test_a_comparison_goes_from_the_compared_run_to_this_run(client: FlaskClient
     shown = surroundings(client, pages, both)
     head = [words(x) for _, x in elements(shown["verdict"], "strong")]
     assert head == [
-        "job → after: 4 of 17 picks changed; the runs have no times that can be compared; the changed kernels, timed "
-        "alone: 69.8 ms → 28.5 ms (-59.1%); calls 941 → 122"
+        "job → after: after logs no convolutions (job 697); 4 of 17 picks changed; the runs have no times that can be "
+        "compared; the changed kernels, timed alone: 69.8 ms → 28.5 ms (-59.1%); logged calls of GEMMs 244 → 122"
     ]
     compared = words(surroundings(client, pages, f"{both}&view=compare")["answer"])
     assert "4 of 17 problems with another pick" in compared
     assert "44 problems only in job." in compared, "calls alone count, where a run logs calls"
     assert "calls of GEMMs244 → 122" in compared
     assert "calls of convolutions697 → none logged" in compared
-    first = rows(client, f"{both}&view=compare")[0]
+    assert "For all 4, one file has the times of both picks" in compared
+    first, second, *_ = rows(client, f"{both}&view=compare")
+    assert (first["change_us"], second["change_us"]) == (
+        pytest.approx(-35.031, rel=1e-3),
+        pytest.approx(-3.6, rel=0.01),
+    )
+    asked = part(client, "rows", search=f"{both}&view=compare", start=0, end=1)
+    assert asked["by"] == "change_us", "the column by which the rows are ordered is shown"
     assert (first["pick_there"], first["pick_here"]) == ("hipblaslt:91033", "hipblaslt:91077")
     assert (first["pick_there_us"], first["pick_here_us"]) == (6120.5, 1741.6)
     card = words(part(client, "card", search=f"{both}&problem={first['id']}", theme="light")["card"])
@@ -198,7 +210,9 @@ def test_the_report_leads_as_the_page_does(store: Store, tmp_path: Path) -> None
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
     data = json.loads(found.group(1)) if found else {}
-    assert "job → after: 4 of 17 picks changed" in str(data["views"]["overview"]["verdict"])
+    assert "job → after: after logs no convolutions (job 697); 4 of 17 picks changed" in str(
+        data["views"]["overview"]["verdict"]
+    )
     order = sorted(range(17), key=lambda i: data["rows"]["rank_compare"][i])
     assert [data["rows"]["pick_here"][i] != data["rows"]["pick_there"][i] for i in order[:5]] == [True] * 4 + [False]
 

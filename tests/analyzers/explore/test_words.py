@@ -1,0 +1,111 @@
+"""Tests that every word, column and filter of the web page tells a reader what it means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from analyzers.explore import queries
+from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
+from analyzers.explore.page import components
+from analyzers.explore.page.components import Leads
+from analyzers.explore.page.frame import columns
+from analyzers.explore.selection import MOST_TIMES, Selection, interval_words
+from analyzers.findings import completeness, host_bound, stale_override
+from analyzers.recommend.render import warnings_first
+from analyzers.recommend.verdict import NOTHING, UNCONFIRMED
+from logparse.lazy import pd
+from logparse.model import SURENESS, UPPER_BOUND, Finding
+from tests.analyzers.explore.test_cards import texts
+
+CARD = Card(
+    name="below-roofline",
+    title="time 3 problems",
+    detail="`logparse replay` measures them",
+    saves="≈ 962 µs",
+    gain="≈ 32.4 → 31.4 ms",
+    evidence="estimated",
+    changes="run logparse replay",
+    files=False,
+    basis="kernels 7.93 → 1.92 ms, but the host is the limit: only 0.962 of 6.01 ms arrives; assumes that …",
+)
+
+
+def test_each_column_says_what_it_means() -> None:
+    assert list(queries.ABOUT) == list(queries.TABLE)
+    for column in columns():
+        assert str(column["about"]).endswith((".", "…")), column["name"]
+
+
+def test_each_certainty_is_explained() -> None:
+    known = [UPPER_BOUND if x == "unknown" else x for x in SURENESS]
+    for sure, doubt in product(known, ("", "confirmed", UNCONFIRMED, NOTHING)):
+        certainty = f"{sure}, {doubt}" if doubt else sure
+        assert len(components.meaning(certainty).split("; ")) >= 1 + bool(doubt), certainty
+
+
+def drawn(*cards: Card) -> str:
+    split = pd.DataFrame({"kind": [], "us": [], "saving_us": []})
+    return texts(components.answer(cards, None, split, Selection(), Leads({}, traced=False)))
+
+
+def test_a_card_says_why_less_arrives_than_its_kernels_save() -> None:
+    shown = drawn(CARD)
+    assert "· kernels 7.93 → 1.92 ms, but the host is the limit: only 0.962 of 6.01 ms arrives; assumes that …" in shown
+    assert "arrives" not in drawn(replace(CARD, basis=""))
+
+
+def test_the_page_leads_from_its_words_to_their_meanings() -> None:
+    shown = drawn(replace(CARD, evidence=UPPER_BOUND))
+    assert f"{UPPER_BOUND}: nothing tells how much can be saved" in shown
+    for word in ("find-db", "regret", "override row", "F, B, W", "exposed communication"):
+        assert word in shown
+
+
+def test_code_has_no_backquotes() -> None:
+    assert "`" not in drawn(CARD)
+    assert "A ` alone" in drawn(replace(CARD, detail="a ` alone")), "a single backquote encloses nothing"
+
+
+def test_idle_time_is_a_part_of_its_own() -> None:
+    """Small kinds of work become one part. Idle time does not, so that it is the same on each tab."""
+    kinds = [(f"kind {n}", 100.0 - n) for n in range(12)]
+    shown = texts(components.answer((), TimeSplit("A step", (*kinds, ("idle", 50.0))), pd.DataFrame(), Selection(),
+                                    Leads({}, traced=True)))  # fmt: skip
+    assert " idle 50 µs" in shown
+    assert f" other {sum(us for _, us in kinds[7:]):g} µs" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "text"),
+    [
+        ("sibling_ratio", 3.0, MOST_TIMES, "W ÷ max(F, B): 3 or more"),
+        ("sibling_ratio", 1.5, 2.0, "W ÷ max(F, B): 1.5 to 2"),
+        ("w_us", 900.0, 5370.0, "W time: 900 µs to 5.37 ms"),
+    ],
+)
+def test_a_filter_on_a_number_is_words(name: str, low: float, high: float, text: str) -> None:
+    assert interval_words(name, low, high) == text
+    assert text in texts(components.chips(Selection(between={name: (low, high)})))
+
+
+def test_remarks_that_void_results_come_first() -> None:
+    names = (host_bound.NAME, completeness.NAME, "suboptimal-pick", stale_override.NAME)
+    ordered = [x.analyzer for x in warnings_first([Finding(analyzer=name, message=name) for name in names])]
+    assert ordered == [completeness.NAME, stale_override.NAME, host_bound.NAME, "suboptimal-pick"]
+
+
+def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
+    names = ("problems", "both_picks", "picked", "repicked", "faster", "slower", "called", "here_us", "there_us")
+    totals = pd.Series(dict.fromkeys(names, 0))
+    for calls, head in (
+        ((("conv", 697, None), ("gemm", 244, 122)), "b logs no convolutions (a 697)"),
+        ((("conv", None, 5),), "a logs no convolutions (b 5)"),
+    ):
+        shown = components.change(PageVerdict(calls=calls), ("b", "a"), totals)
+        assert shown.startswith(f"a → b: {head}; ")
+    assert "logged calls of GEMMs 244 → 122" in components.change(
+        PageVerdict(calls=(("conv", 697, None), ("gemm", 244, 122))), ("b", "a"), totals
+    )
