@@ -13,13 +13,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from logparse.capture import kept_out
 from logparse.libraries.own import applied_marks
 from logparse.output.files import write_file
 from logparse.text import printable
@@ -175,29 +174,4 @@ def processes(number: int) -> str:
 def _why(asked: Asked, command: Sequence[str]) -> str:
     if not asked.marking:
         return "this apply.py does not report which changes it applies; write apply.py again with `logparse recommend`"
-    flags = "".join(flag for flag in _flags_of_python(command) if flag in "SIE")
-    if flags:
-        return f"Python was started with -{flags[0]}, which keeps logparse out of it; leave this option out"
-    return (
-        "no process of the job reported that it ran apply.py: no process imported torch, or its Python did not get "
-        "this command's environment (because of options -S, -I or -E, sudo or a container)"
-    )
-
-
-def _flags_of_python(command: Sequence[str]) -> Iterator[str]:
-    """Yield the one-letter options of Python in the command: ``E`` and ``s`` for ``python -Es train.py``.
-
-    Options with a value, such as ``-W ignore`` or ``-m pytest``, are left out.
-    """
-    words = iter(command)
-    for word in words:
-        if re.fullmatch(r"python[\d.]*", os.path.basename(word)):
-            for option in words:
-                letters = re.fullmatch(r"-([A-Za-z]*?)([cmWX].*)?", option)
-                if letters is None:
-                    break
-                yield from letters[1]
-                if letters[2] in ("W", "X"):
-                    next(words, "")
-                elif letters[2] and letters[2][0] in "cm":
-                    break
+    return kept_out.reason(command) or f"no process of the job reported that it ran apply.py: {kept_out.NO_TORCH}"

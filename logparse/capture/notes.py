@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from logparse.capture import kept_out
 from logparse.capture.applied import processes
 from logparse.capture.plan import TRACES
 from logparse.libraries.own import job_units
@@ -51,21 +52,18 @@ def observed(folder: Path) -> Observed:
     return Observed(found, units, notes)
 
 
-def untraced(folder: Path, found: Observed) -> str:
+def untraced(folder: Path, found: Observed, command: Sequence[str]) -> str:
     """Return a sentence that tells the user why there is no trace of the job, and what to do.
 
     Returns an empty text if the job's steps were counted, or if there is a trace.
     """
     if found.units or any(folder.glob(TRACES)):
         return ""
-    if found.processes:
-        seen = (
-            f"{processes(found.processes)} imported torch, but repeated nothing that logparse knows as a unit of work"
-        )
-    else:
-        seen = (
-            "logparse saw no step of the job: no process imported torch, or its Python did not get this command's "
-            "environment (because of options -S, -I or -E, sudo or a container)"
-        )
-    named = "name the function of a step with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
-    return f"nothing was traced: {seen}; {named}"
+    if not found.processes:
+        why = kept_out.reason(command) or f"logparse saw no step of the job: {kept_out.NO_TORCH}"
+        return f"nothing was traced: {why}"
+    return (
+        f"nothing was traced: {processes(found.processes)} imported torch, but repeated nothing that logparse knows as "
+        "a unit of work; name the function of a step with `--unit package.module:Class.method` (`__main__:function` "
+        "for a function of the script itself), or trace by time with `--trace 2s`"
+    )

@@ -64,11 +64,6 @@ def trace_of(text: str, unit: str = "") -> Trace | None:
     """
     if unit and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", unit) is None:
         raise UsageError(f"--unit {unit}: must have the form package.module:Class.method")
-    if unit.startswith("__main__:"):
-        raise UsageError(
-            f"--unit {unit}: functions of the script itself exist before logparse can count their calls; name a "
-            "function of an imported module"
-        )
     seconds = re.fullmatch(r"(\d+(?:\.\d*)?)\s*s", text)
     if seconds and 0 < float(seconds[1]) <= 60:
         return Trace(seconds=float(seconds[1]), unit=unit)

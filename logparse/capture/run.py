@@ -74,7 +74,7 @@ def capture(
         return ended.code, []
     for line in _losses(plan, ended):
         say(f"warning: {printable(line)}")
-    for line in _observation(plan):
+    for line in _observation(plan, command):
         say(printable(line))
     try:
         return ended.code, _read(command, plan, store, say, run, environ)
@@ -125,7 +125,7 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
     return environ
 
 
-def _observation(plan: Plan) -> Iterator[str]:
+def _observation(plan: Plan, command: Sequence[str]) -> Iterator[str]:
     """Yield the lines that tell the user what was seen of the job while it ran.
 
     If traces were wanted but none was written, a line states the reason.
@@ -135,7 +135,7 @@ def _observation(plan: Plan) -> Iterator[str]:
     found = notes.observed(plan.folder)
     yield from found.lines()
     # No reason is given if the job's steps were counted.
-    if plan.traced and (line := notes.untraced(plan.folder, found)):
+    if plan.traced and (line := notes.untraced(plan.folder, found, command)):
         yield line
 
 

@@ -98,8 +98,8 @@ def test_a_command_under_capture_does_what_it_does_plain(name: str, tmp_path: Pa
     assert differences(plain, observed) == []
     assert plain.out or plain.files
     (line,) = (x for x in observed.ours if "nothing was traced" in x)
-    assert "--unit package.module:Class.method" in line
-    assert "--trace 2s" in line
+    assert "no process imported torch" in line
+    assert "--unit" not in line, "a process that logparse does not see has no units either, whatever is named"
 
 
 @pytest.mark.parametrize("name", ["its outputs, files and exit code", "a signal that kills it"])
@@ -192,3 +192,13 @@ def test_units_that_no_process_made_are_said_to_be_so(tmp_path: Path) -> None:
     done = behaviour([*capturing(tmp_path), *program(tmp_path, writes)], tmp_path / "here")
     (line,) = (x for x in done.ours if "nothing was traced" in x)
     assert "1 process imported torch, but repeated nothing that logparse knows as a unit of work" in line
+    assert "--unit package.module:Class.method" in line
+    assert "--trace 2s" in line
+
+
+def test_a_command_that_keeps_logparse_out_is_told_so(tmp_path: Path) -> None:
+    words = ["env", "PYTHONPATH=src", *program(tmp_path, "print('ran')")]
+    plain, observed = both(words, tmp_path)
+    assert differences(plain, observed) == []
+    (line,) = (x for x in observed.ours if "nothing was traced" in x)
+    assert "the command sets PYTHONPATH anew" in line

@@ -55,6 +55,25 @@ def hide(function: Any, instead: Any = None) -> None:
         function._torchdynamo_inline = instead
 
 
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of logparse so that Dynamo compiles neither it nor any function that it calls.
+
+    This is needed if the job compiles a function that logparse has wrapped: Dynamo then also meets the functions that
+    logparse calls before and after it.
+    """
+
+    def call(*args: Any) -> Any:
+        prior = set_callback(None)
+        try:
+            return function(*args)
+        finally:
+            if prior is not None:
+                set_callback(prior)
+
+    hide(call)
+    return call
+
+
 class _NotCopied(Dict[str, Any]):
     """The attributes of a function of logparse. ``functools.wraps`` copies them without the one for Dynamo.
 

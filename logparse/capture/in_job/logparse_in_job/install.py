@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
+import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -20,6 +21,7 @@ from .importlib_bootstrap_frames import around, following_method, module_call
 from .module_frame import in_the_same_frame
 from .observer import Observer
 from .profiler import when_job_profiles
+from .when_defined import is_script, when_defined
 from .when_executed import when_executed
 
 _REQUESTS = (
@@ -135,7 +137,7 @@ def _wrap_graphs(found: Observer) -> None:
 
 
 def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Callable[..., None]) -> Callable[..., Any]:
-    wrapper = around(function, ordinary.is_compiling, begin, end)
+    wrapper = around(function, ordinary.is_compiling, dynamo.uncompiled(begin), dynamo.uncompiled(end))
     dynamo.hide(wrapper)
     return wrapper
 
@@ -179,7 +181,32 @@ def _wrap_functions(found: Observer) -> None:
         for sort, name in names[module.__name__]:
             _wrap_function(found, module, sort, name)
 
-    when_executed({name: found.guard(wrap) for name in names})
+    def wrap_in_script() -> None:
+        _wrap_function(found, sys.modules["__main__"], "named", found.named.partition(":")[2])
+
+    module, _, name = found.named.partition(":")
+    if module and is_script(module):
+        why = when_defined(name.partition(".")[0], _once_guarded(found, wrap_in_script))
+        if why:
+            found.record.note(f"--unit {found.named}: {why}")
+    # The file of the script may be imported as a module as well.
+    when_executed({name: _once_guarded(found, wrap) for name in names if name != "__main__"})
+
+
+def _once_guarded(found: Observer, function: Callable[..., None]) -> Callable[..., None]:
+    """Guard a function that is called now, within a guarded function, or later.
+
+    A guarded function does nothing within another one, so the function itself is called there.
+    """
+    guarded = found.guard(function)
+
+    def call(*args: Any) -> None:
+        if found.guard.thread.within:
+            function(*args)
+        else:
+            guarded(*args)
+
+    return call
 
 
 def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
@@ -205,6 +232,9 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
         found.guard(lambda args, kwargs: found.begin_function(sort, args, kwargs)),
         found.guard(lambda token, whole: found.end_function(sort, token, whole)),
     )
+    if inspect.isfunction(function):
+        # Dynamo meets the wrapper if the job compiles a function that calls it, and then compiles the job's own one.
+        dynamo.hide(wrapper, function)
     same = type(held) if isinstance(held, (staticmethod, classmethod)) else lambda made: made
     setattr(holder, last, same(wrapper))
 
