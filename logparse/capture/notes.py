@@ -21,12 +21,15 @@ from logparse.libraries.own import job_units
 class Observed:
     """Notes that the processes of a job wrote about themselves: numbers of steps, and remarks for the user.
 
-    ``units`` is the number of steps of all ``processes`` together. ``notes`` counts the processes by remark.
+    * ``units`` is the number of steps of all ``processes`` together.
+    * ``sorts`` says how the steps were recognised: ``optimizer``, ``named`` for calls of the function of ``--unit``, …
+    * ``notes`` counts the processes by remark.
     """
 
     processes: int
     # Steps are training steps or requests.
     units: int
+    sorts: frozenset[str]
     notes: Counter[str]
 
     def lines(self) -> Iterator[str]:
@@ -40,7 +43,7 @@ def observed(folder: Path) -> Observed:
 
     ``folder`` holds these files. An incomplete file is ignored.
     """
-    found, units, notes = 0, 0, Counter[str]()
+    found, units, notes, sorts = 0, 0, Counter[str](), set[str]()
     for path in sorted(folder.glob("units_*.json")):
         try:
             facts = job_units.facts(path.read_bytes())
@@ -49,7 +52,22 @@ def observed(folder: Path) -> Observed:
         found += 1
         notes.update([*dict.fromkeys(fact.value for fact in facts if fact.name == job_units.NOTE)])
         units += sum(json.loads(fact.value)["count"] for fact in facts if fact.name.startswith(job_units.KIND))
-    return Observed(found, units, notes)
+        sorts.update(fact.value for fact in facts if fact.name == job_units.UNIT)
+    return Observed(found, units, frozenset(sorts), notes)
+
+
+def never_called(found: Observed, unit: str) -> str:
+    """Return a sentence for the user if no process of the job called ``unit``, the function that ``--unit`` names.
+
+    Returns an empty text if a process called it, if another remark tells why not, or if no process was seen.
+    """
+    told = any(note.startswith(f"--unit {unit}:") for note in found.notes)
+    if not unit or not found.processes or "named" in found.sorts or told:
+        return ""
+    return (
+        f"--unit {unit}: no process of the job called this function by this name, so the steps were found without it; "
+        "check its module and spelling. Calls within code that torch.compile made are not seen"
+    )
 
 
 def untraced(folder: Path, found: Observed, command: Sequence[str]) -> str:

@@ -96,6 +96,11 @@ class Plan:
         """True if the profiler will record some of the job's steps."""
         return any(x.name == "LOGPARSE_TRACE_UNITS" and x.value != "0" for x in self.settings)
 
+    @property
+    def unit(self) -> str:
+        """The function whose calls are the job's steps, as ``--unit`` names it. It is empty if none is named."""
+        return next((x.value or "" for x in self.settings if x.name == "LOGPARSE_TRACE_UNIT"), "")
+
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
         changed = {setting.name: setting.value for setting in self.settings}
         return {name: value for name, value in {**base, **changed}.items() if value is not None}

@@ -134,6 +134,8 @@ def _observation(plan: Plan, command: Sequence[str]) -> Iterator[str]:
 
     found = notes.observed(plan.folder)
     yield from found.lines()
+    if line := notes.never_called(found, plan.unit):
+        yield line
     # No reason is given if the job's steps were counted.
     if plan.traced and (line := notes.untraced(plan.folder, found, command)):
         yield line

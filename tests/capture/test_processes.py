@@ -202,3 +202,17 @@ def test_a_command_that_keeps_logparse_out_is_told_so(tmp_path: Path) -> None:
     assert differences(plain, observed) == []
     (line,) = (x for x in observed.ours if "nothing was traced" in x)
     assert "the command sets PYTHONPATH anew" in line
+
+
+def test_a_named_function_that_is_never_called_is_told(tmp_path: Path) -> None:
+    """Steps that were found without ``--unit`` do not pass for calls of the named function."""
+    writes = """
+        import json, os
+        kinds = {"float32[2]": {"count": 9, "traced": 0, "us": []}}
+        with open(os.path.join(os.environ["LOGPARSE_TRACE_DIR"], "units_1.json"), "w") as file:
+            json.dump({"logparse_units": SORT, "kinds": kinds}, file)
+    """
+    for sort, said in (("optimizer", 1), ("named", 0)):
+        words = program(tmp_path, writes.replace("SORT", repr(sort)))
+        done = behaviour([*capturing(tmp_path / sort, "--unit", "model:step"), *words], tmp_path / sort / "here")
+        assert sum(x.startswith("logparse: --unit model:step: no process of the job called") for x in done.ours) == said
