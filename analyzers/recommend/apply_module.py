@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from analyzers.actions import ActionResult
-from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Gain
 from logparse.quoting import Python, Shell, asset, filled, joined, python_line, shell_comment
@@ -27,22 +26,27 @@ _NAMED = Shell("add to the program (an action is applied only if it is named):  
 
 # The module contains every recommended change that lines of Python can make.
 def chosen(
-    results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
+    results: Sequence[ActionResult],
+    hidden: Collection[str] = (),
+    in_job: Collection[str] = (),
+    combination: Collection[str] = (),
 ) -> tuple[ActionResult, ...]:
     """Return the changes that ``apply.py`` makes to the job if the user names none.
 
     They are the best changes that are worth making and that do not concern the same calls. Changes that were measured
-    in the running job (``in_job``) are considered first. If a combination was measured there (``a+b``), all of its
-    changes are made, even if they concern the same calls. Two kinds are left out unless the user names them:
+    in the running job (``in_job``) are considered first. If a combination of changes was measured there
+    (``combination``), all of its changes are made, even if they concern the same calls. Two kinds are left out unless
+    the user names them:
 
     * changes that alter results beyond rounding
     * changes named in ``hidden``, because the time of a step does not show their gain
     """
-    measured = _combined(in_job)
     out: list[ActionResult] = []
-    for result in sorted(results, key=lambda x: (*(x.action.name not in y for y in (measured, in_job)), -x.saving_us)):
-        named, combined = result.action.name in hidden or not result.action.exact, result.action.name in measured
-        both = ((combined and x.action.name in measured) or _together(result, x) for x in out)
+    for result in sorted(
+        results, key=lambda x: (*(x.action.name not in y for y in (combination, in_job)), -x.saving_us)
+    ):
+        named, combined = result.action.name in hidden or not result.action.exact, result.action.name in combination
+        both = ((combined and x.action.name in combination) or _together(result, x) for x in out)
         if (result.pays or combined) and not named and all(both):
             out.append(result)
     return tuple(out)
@@ -62,26 +66,20 @@ def _together(one: ActionResult, other: ActionResult) -> bool:
 
 
 def without_a_change(
-    results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
+    results: Sequence[ActionResult],
+    hidden: Collection[str] = (),
+    in_job: Collection[str] = (),
+    combination: Collection[str] = (),
 ) -> tuple[ActionResult, ...]:
     """Return the settings that ``logparse run --with`` can make without any edit of the user's program.
 
-    A setting is left out if it was measured in the running job only together with an edit of the program.
+    A setting is left out if it was measured in the running job only together with an edit of the program
+    (``combination``).
     """
     settings = [x for x in results if x.action.kind == "setting" and x.application.settings]
-    combined = _combined(in_job)
-    if not combined <= {x.action.name for x in settings}:
-        settings = [x for x in settings if x.action.name not in combined]
-    return chosen(settings, hidden, in_job)
-
-
-def _combined(in_job: Collection[str]) -> frozenset[str]:
-    """Return the changes whose gain was measured together with other changes, while the job ran with all of them.
-
-    ``in_job`` has the names of all measurements in the running job. The name ``a+b`` is for the changes a and b
-    together.
-    """
-    return frozenset(name for x in in_job if TOGETHER in x for name in x.split(TOGETHER))
+    if not {x.action.name for x in settings}.issuperset(combination):
+        settings = [x for x in settings if x.action.name not in combination]
+    return chosen(settings, hidden, in_job, combination)
 
 
 def has_lines(result: ActionResult) -> bool:
@@ -96,12 +94,14 @@ def module(
     step_gain: Callable[[str], Gain | None] = lambda name: None,
     hidden: Collection[str] = (),
     in_job: Collection[str] = (),
+    combination: Collection[str] = (),
 ) -> Emission | None:
     """Return the file ``apply.py``, or None if lines of Python can make none of the changes.
 
     * ``step_gain`` is a function that returns the time of a step now and with a change. The time is simulated, but
       measured for changes in ``in_job``.
     * ``hidden`` has the names of the changes whose gain the step does not show.
+    * ``combination`` has the names of the changes that were measured together in the running job.
     * ``kept`` are changes that a trial in the job made and kept. None means that there was no trial.
     * ``left`` are changes that the trial did not make. The best changes of the program among them are made, too, unless
       the user names others.
@@ -109,11 +109,11 @@ def module(
     usable = [x for x in results if has_lines(x)]
     if not usable:
         return None
-    alone = without_a_change(usable, hidden, in_job)
-    default = chosen([x for x in results if x.action.kind != "files"], hidden, in_job)
+    alone = without_a_change(usable, hidden, in_job, combination)
+    default = chosen([x for x in results if x.action.kind != "files"], hidden, in_job, combination)
     if kept is not None:
         alone = tuple(x for x in kept if x.action.kind == "setting")
-        more = chosen([x for x in left if x.action.kind == "program"], hidden, in_job)
+        more = chosen([x for x in left if x.action.kind == "program"], hidden, in_job, combination)
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
     first = next((x for x in usable if x.action.name not in hidden), usable[0])

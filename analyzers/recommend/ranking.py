@@ -126,12 +126,8 @@ class Recommendation:
 
     @property
     def in_job(self) -> frozenset[str]:
-        """The names of the changes whose effect on a step was measured in the running job.
-
-        A combination is included only if it is the best one. Its name joins the names of its changes by ``+``.
-        """
-        single = {x.name for x in self.tried if x.is_known and TOGETHER not in x.name}
-        return frozenset(single | {TOGETHER.join(self.combination)} - {""})
+        """The names of the single changes whose effect on a step was measured in the running job."""
+        return frozenset(x.name for x in self.tried if x.is_known and TOGETHER not in x.name)
 
     @property
     def combination(self) -> tuple[str, ...]:

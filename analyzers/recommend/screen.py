@@ -342,7 +342,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
         yield from _wrapped(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)
     weighed = [x for x in found.actions if x.action.kind != "files"]
-    actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job)]
+    actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job, found.combination)]
     if actions and apply_module.NAME in names:
         yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
     timed = {x.action.name for x in found.actions}

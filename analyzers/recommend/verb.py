@@ -87,6 +87,17 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
     return replace(found, remarks=tuple(remarks))
 
 
+def job_module(found: Recommendation) -> Emission | None:
+    """Return the file ``apply.py`` of a recommendation, or None if lines of Python can make none of its changes."""
+    return apply_module.module(
+        found.actions,
+        step_gain=found.step_gain,
+        hidden=hidden(found),
+        in_job=found.in_job,
+        combination=found.combination,
+    )
+
+
 def write(
     recommendation: Recommendation, settings: Settings, out: Path, gpus: int = 1, own: Sequence[str] = ()
 ) -> tuple[list[Emission], list[str]]:
@@ -117,12 +128,7 @@ def write(
         notes_of = (*emitted.notes, *kept, *([_REPLACES] if covered and not own else []))
         made.append(TargetFiles(facts, files, notes_of, name))
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
-    lines = apply_module.module(
-        recommendation.actions,
-        step_gain=recommendation.step_gain,
-        hidden=hidden(recommendation),
-        in_job=recommendation.in_job,
-    )
+    lines = job_module(recommendation)
     program = placed([] if lines is None else [lines], out)
     texts = documents.documents(recommendation, settings, made, "; ".join(lines.lines) if lines else "")
     written = [*(file for target in made for file in target.files), *program, *placed(texts, out)]

@@ -371,7 +371,9 @@ def _actions(found: Recommendation) -> list[Todo]:
     One of them is the use of override files (the user's list of kernels for the libraries).
     """
     kept: list[ActionResult] = []
-    unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
+    unnamed = chosen(
+        [x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job, found.combination
+    )
     for result in sorted(found.actions, key=lambda x: -x.saving_us):
         files = result.action.kind == "files" and result.saving_us > 0
         # If two changes cannot be made together, or if one contains the other, only the one that saves more is kept.
@@ -717,7 +719,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
 
     Only changes that can be made together are included, so that no time is saved twice.
     """
-    together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
+    together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job, found.combination)}
     together |= {OVERRIDES.name} if not together else set()
     actions = {x.action.name for x in found.actions}
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]

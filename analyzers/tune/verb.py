@@ -26,7 +26,7 @@ from analyzers.job.gpu_time import gpu_time, traced_us
 from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, alternatives, has_lines, module, without_a_change
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verb import advise, with_step, write
+from analyzers.recommend.verb import advise, job_module, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.replay.replay import Options, replay
 from analyzers.replay.scheduler import Limits
@@ -269,7 +269,8 @@ class _Job:
             found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
         # These changes need no edit of the user's program.
-        actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
+        alone = without_a_change(found.actions, hidden(found), found.in_job, found.combination)
+        actions = [x.action.name for x in alone]
         if any(x.outcome == "measured" for x in found.tried):
             # Starts of a job cannot show what a small change adds to a measured gain.
             worth = {*found.combination, *found.in_job, *promising(found, actions)}
@@ -277,7 +278,7 @@ class _Job:
         # These are the files that ``apply.sh`` uses.
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
-            made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
+            made = job_module(found)
             head = in_job_lines(found) or ["tune: no override file or setting is worth applying"]
             self._ended(found, [*head, f"  {verdict(found).headline}"], made)
             raise _EndedError
@@ -337,7 +338,7 @@ class _Job:
         """End the tuning, because the second run was made without the changes and so shows nothing about their gain."""
         for line in again.missing:
             self.say(f"    {line}")
-        made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
+        made = job_module(found)
         head = "tune: not verified, because the second run of the job ran without the changes"
         self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
@@ -383,7 +384,8 @@ class _Job:
                 rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
-        made, path = module(entries, kept, left, rest.step_gain, hidden(rest), rest.in_job), self.tuning.out / NAME
+        made = module(entries, kept, left, rest.step_gain, hidden(rest), rest.in_job, rest.combination)
+        path = self.tuning.out / NAME
         if made is not None:
             write_file(path, made.data, within=self.tuning.out)
         else:
