@@ -22,7 +22,7 @@ from analyzers.explore.page.components import Leads, _card, detail
 from analyzers.explore.page.paste import advice
 from analyzers.explore.point_table import build
 from analyzers.explore.selection import Selection
-from analyzers.recommend.ranking import recommend
+from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import verdict
 from logparse.ingest import record
 from logparse.model import (
@@ -210,10 +210,15 @@ AMOUNTS = st.none() | st.floats(0.1, 1e6)
 SAVINGS = st.tuples(st.sampled_from((F, B, W)), AMOUNTS, AMOUNTS)
 
 
+@pytest.fixture(scope="module")
+def nothing_found() -> Recommendation:
+    return recommend(tables(), Settings())
+
+
 @settings(max_examples=sized(40, 1000))
-@given(st.lists(SAVINGS, min_size=1, max_size=6), st.booleans())
+@given(savings=st.lists(SAVINGS, min_size=1, max_size=6), measured=st.booleans())
 def test_an_unknown_saving_stands_beside_no_number(
-    savings: Sequence[tuple[ConvProblem, float | None, float | None]], measured: bool
+    nothing_found: Recommendation, savings: Sequence[tuple[ConvProblem, float | None, float | None]], measured: bool
 ) -> None:
     evidence = Evidence(sureness="measured alone" if measured else "estimated", now_us=1e6, best="torch:pad=8")
     texts_ = {"analyzer": "a", "message": "", "advice": "Pad it."}
@@ -225,7 +230,7 @@ def test_an_unknown_saving_stands_beside_no_number(
         Finding(problem=problem, in_run=gain_of(saving), per_call=gain_of(per_call), evidence=evidence, **texts_)
         for problem, saving, per_call in savings
     )
-    recommendation = replace(recommend(tables(), Settings()), findings=found)
+    recommendation = replace(nothing_found, findings=found)
     for todo, made in zip(verdict(recommendation).todo, cards(recommendation), strict=True):
         card, of = texts(_card(made, 1, Leads({}, traced=False), Selection())), [found[n - 1] for n in todo.findings]
         assert (made.gain == "unknown") != ("→" in card or "up to" in card)
