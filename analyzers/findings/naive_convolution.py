@@ -34,7 +34,7 @@ from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import WITHIN_REACH
-from analyzers.job.gpu_time import TRANSPOSE, traced_calls
+from analyzers.job.gpu_time import TRANSPOSE, traced_calls_of_run
 from logparse.devices import device_of, devices
 from logparse.libraries.miopen.solvers import MOST_ELEMENTS
 from logparse.model import Advise, ConvProblem, Evidence, Finding, Gain, Remedy, Search, problem_from_text
@@ -104,8 +104,10 @@ def _naive(tables: Tables) -> pd.DataFrame:
 
 def _traced(tables: Tables) -> pd.DataFrame:
     keys = ["source_id", "problem"]
-    rows = traced_calls(tables.kernels, tables.calls)
+    rows = traced_calls_of_run(tables)
     rows = rows[rows["kernel"].astype(str).str.contains(_KERNEL)]
+    if not len(rows):  # in most runs
+        return rows[[*keys, "now_us", "calls"]]
     launched = tables.kernels[tables.kernels["problem"].isin(set(rows["problem"]))]
     names = launched["kernel"].astype(str)
     naive = launched[names.str.contains(_KERNEL)].groupby(keys)["calls"].sum().rename("naive")
@@ -125,6 +127,8 @@ def _logged(tables: Tables) -> pd.DataFrame:
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
     made = made[made["pick"].astype(str).str.contains(_SOLVER) & (made["count"] * 2 > total)]
+    if not len(made):  # in most runs
+        return made[["source_id", "problem"]].assign(now_us=float("nan"), calls=float("nan"))
     times = timed(tables.measurements[tables.measurements["run"] == tables.run])
     times = times[times["problem"].isin(set(made["problem"])) & times["solution"].isin(set(made["pick"]))]
     best = times.groupby(["problem", "solution"])["time_us"].min().rename("now_us").reset_index()
@@ -181,7 +185,7 @@ def _others(tables: Tables) -> list[_Other]:
     rows = timed(tables.measurements)
     rows = rows[rows["source_id"].isin(own - set(system["source_id"])) & (rows["kind"] == "conv")]
     rows = rows[is_evidence(rows) & ~rows["solution"].astype(str).str.contains(_SOLVER)]
-    traced = traced_calls(tables.kernels, tables.calls)
+    traced = traced_calls_of_run(tables)
     traced = traced[traced["problem"].astype(str).str.startswith("conv ")]
     traced = traced[~traced["kernel"].astype(str).str.contains(_KERNEL)]
     named = [(rows, "solution", "time_us"), (traced, "kernel", "now_us")]

@@ -13,7 +13,7 @@ from analyzers.evidence.joins import facts_of, not_elsewhere, run_facts
 from analyzers.evidence.origins import TRACE
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables, cached_per_run
-from analyzers.job.gpu_time import traced_calls
+from analyzers.job.gpu_time import traced_calls_of_run
 from logparse.target import Facts, arch
 
 
@@ -23,7 +23,7 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
     Columns: ``device, problem, source_id, origin, now_us``. Files from an unknown device are left out.
     """
-    traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
+    traced = traced_calls_of_run(tables).assign(origin=TRACE)
     alone = lone_times(tables).rename(columns={"time_us": "now_us"})
     columns = ["source_id", "origin", "problem", "now_us"]
     rows = pd.concat([x[columns] for x in (traced, alone) if len(x)] or [traced[columns]], ignore_index=True)

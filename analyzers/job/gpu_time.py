@@ -377,6 +377,12 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
     return float((each * marked).sum())
 
 
+@cached_per_run
+def traced_calls_of_run(tables: Tables) -> pd.DataFrame:
+    """Return the result of ``traced_calls`` for the kernels and calls of a run."""
+    return traced_calls(tables.kernels, tables.calls)
+
+
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """Return the mean time of a call for each trace and each GEMM or convolution.
 
