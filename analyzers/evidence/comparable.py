@@ -77,7 +77,7 @@ def device_name(facts: Facts) -> str | None:
 
     Returns None if either is unknown.
     """
-    known = device_of(facts)
+    known = device_of(facts)  # A ROCm trace and MIOpenDriver name their device, but neither its arch nor its CUs.
     name, cus = arch(facts), facts.get("cu_count")
     if known is not None:
         name, cus = name or known.arch, cus or str(known.cu_count)

@@ -33,8 +33,8 @@ from analyzers.evidence.passes import backward_weights, passes, passes_of
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
-from analyzers.job.gpu_time import traced_calls
-from logparse.devices import device_of, is_nvidia
+from analyzers.job.gpu_time import traced_calls_of_run
+from logparse.devices import is_nvidia
 from logparse.libraries.builds import serves
 from logparse.model import (
     Advise,
@@ -77,7 +77,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
     ``solution`` is the kernel that took most of the time. Without a trace, there are no rows.
     """
-    rows = traced_calls(tables.kernels, tables.calls)
+    rows = traced_calls_of_run(tables)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
     # The rows are marked as rows of a find-db, because its times are evidence.
     as_measured = rows.assign(kind="conv", origin="find-db", status="ok")
@@ -236,12 +236,7 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
     If the device is unknown, the name of the file itself is returned.
     """
-    known = facts.get(source, {})
-    device = device_of(known)  # A ROCm trace and MIOpenDriver name their device, but neither its arch nor its CUs.
-    name, cus = arch(known), known.get("cu_count")
-    if device is not None:
-        name, cus = name or device.arch, cus or str(device.cu_count)
-    return f"{name} {cus}" if name else source
+    return device_name(facts.get(source, {})) or source
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:

@@ -168,6 +168,15 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
     assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)
 
 
+def test_a_device_without_a_known_number_of_cus_is_not_named() -> None:
+    t = planted()
+    other = measurement(W.text, "miopen:GemmWrw", 90.0, source_id="e")
+    rows = [*t.measurements.to_dict("records"), other]
+    held = tables(workload=[work(W.text, 8)], facts=[*MI300X, *facts("e", arch="gfx942")], measurements=rows)
+    (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
+    assert "CUs" not in found.message
+
+
 def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
