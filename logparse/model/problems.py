@@ -510,21 +510,26 @@ class ConvProblem:
     @property
     def largest_tensor(self) -> int | None:
         """Number of elements of the largest tensor: input, weights or output.  None if a size is unknown."""
-        x = _product(self.n, self.c, self.d, self.h, self.w)
-        w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
-        y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
-        return None if x is None or w is None or y is None else max(x, w // (self.groups or 1), y)
+        elements = self._elements
+        return None if elements is None else max(elements)
 
     @property
     def operand_bytes(self) -> tuple[float, float, float] | None:
         """Sizes of input, weights and output in bytes.  None if a size or the input type is unknown."""
+        elements = self._elements
+        if elements is None or self.in_type is None:
+            return None
+        x, w, y = elements
+        size = [TYPE_BYTES.get(t or self.in_type, 0.0) for t in (self.in_type, self.weights_type, self.out_type)]
+        return x * size[0], w * size[1], y * size[2]
+
+    @property
+    def _elements(self) -> tuple[int, int, int] | None:
+        """Numbers of elements of input, weights and output.  None if a size is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
-        if x is None or w is None or y is None or self.in_type is None:
-            return None
-        size = [TYPE_BYTES.get(t or self.in_type, 0.0) for t in (self.in_type, self.weights_type, self.out_type)]
-        return x * size[0], w / (self.groups or 1) * size[1], y * size[2]
+        return None if x is None or w is None or y is None else (x, w // (self.groups or 1), y)
 
     @cached_property
     def label(self) -> str:

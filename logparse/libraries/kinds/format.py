@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import Override, Problem, Record
+from logparse.model import Override, Problem, Record, Reject
 from logparse.quoting import Shell, filled, is_file_name, lines_of, shell_comment, shell_word
 
 Unit = Literal["call", "message", "measurement", "fact", "reject", "foreign", "blank"]
@@ -127,6 +127,19 @@ def parsed(data: bytes) -> Any:
         return json.loads(data)
     except RecursionError as error:
         raise ValueError("the JSON text is nested too deeply") from error
+
+
+def read_facts(source: Source, about: str, facts: Callable[[bytes], Sequence[Record]]) -> Iterator[Outcome]:
+    """Read a small file whose whole content ``facts`` turns into facts.
+
+    If ``facts`` raises ValueError, the whole file is one reject. ``about`` says what such a file holds, and begins the
+    reason of the reject.
+    """
+    data = content(source)
+    try:
+        yield Outcome("fact", facts(data))
+    except ValueError as error:
+        yield Outcome("reject", [Reject(f"{about}: {error}", 0, len(data))])
 
 
 @dataclass(frozen=True)

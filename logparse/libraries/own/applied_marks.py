@@ -30,8 +30,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, content
-from logparse.model import Fact, Reject
+from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, read_facts
+from logparse.model import Fact
 
 APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
 """Names of the facts about applied settings and files.
@@ -47,11 +47,7 @@ def read(source: Source) -> Iterator[Outcome]:
     Yields one fact for each setting, change, variable and file.  If the file has another content, one error is
     reported.
     """
-    data = content(source)
-    try:
-        yield Outcome("fact", facts(data))
-    except ValueError as error:
-        yield Outcome("reject", [Reject(f"marks of what was applied: {error}", 0, len(data))])
+    return read_facts(source, "marks of what was applied", facts)
 
 
 def facts(data: bytes) -> list[Fact]:

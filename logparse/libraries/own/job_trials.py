@@ -26,8 +26,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, content, parsed
-from logparse.model import Fact, Reject, is_time, is_whole
+from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, parsed, read_facts
+from logparse.model import Fact, is_time, is_whole
 from logparse.quoting import printable
 
 TRIAL = "trial:"
@@ -85,11 +85,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
     If the file has another content, one error is reported.
     """
-    data = content(source)
-    try:
-        yield Outcome("fact", facts(record(data)))
-    except ValueError as error:
-        yield Outcome("reject", [Reject(f"actions tried in a job: {error}", 0, len(data))])
+    return read_facts(source, "actions tried in a job", lambda data: facts(record(data)))
 
 
 def record(data: bytes) -> Record:

@@ -23,8 +23,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, content, parsed
-from logparse.model import MOST_CALLS, Fact, Reject, is_time, is_whole
+from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, parsed, read_facts
+from logparse.model import MOST_CALLS, Fact, is_time, is_whole
 from logparse.quoting import printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
@@ -54,11 +54,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
     If the file has another content, one error is reported.
     """
-    data = content(source)
-    try:
-        yield Outcome("fact", facts(data))
-    except ValueError as error:
-        yield Outcome("reject", [Reject(f"units of work: {error}", 0, len(data))])
+    return read_facts(source, "units of work", facts)
 
 
 def facts(data: bytes) -> list[Fact]:
