@@ -40,8 +40,9 @@ def one_line(text: str) -> str:
 
 
 def problems(store: Store) -> list[str]:
-    with store.connect() as con:
-        return [x for (x,) in con.execute("select problem from calls order by problem").fetchall()]
+    sql = "select problem from calls order by problem"
+    with store.reading(sql) as con:
+        return [x for (x,) in con.execute(sql).fetchall()]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -111,8 +112,9 @@ def test_a_command_without_its_last_line_is_a_reject_with_its_place(tmp_path: Pa
     path = tmp_path / "commands.sh"
     path.write_text(OTHER + "./hipblaslt-bench -m 5 \\\n")
     ingest([str(path)], store, run="run")
-    with store.connect() as con:
-        rows = con.execute("select offset_bytes, reason from rejects").fetchall()
+    sql = "select offset_bytes, reason from rejects"
+    with store.reading(sql) as con:
+        rows = con.execute(sql).fetchall()
     assert rows == [(len(OTHER), "the command continues on the next line, which is missing")]
 
 
@@ -134,5 +136,6 @@ def test_a_command_that_an_issue_quotes_is_a_call_of_a_tool(tmp_path: Path, stor
     (tmp_path / "issue.md").write_text(f"| `{command}` | 12.5 us |\n- `{command}`\n")
     [result] = ingest([str(tmp_path / "issue.md")], store, run="run")
     assert result.units["reject"] == 0
-    with store.connect() as con:
-        assert con.execute("select sum(count), bool_and(by_tool) from calls").fetchall() == [(2, True)]
+    sql = "select sum(count), bool_and(by_tool) from calls"
+    with store.reading(sql) as con:
+        assert con.execute(sql).fetchall() == [(2, True)]

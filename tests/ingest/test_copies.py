@@ -28,6 +28,7 @@ SUMS = """
     select (select sum(count) from calls), (select sum(calls) from workload), (select count(*) from measurements),
            (select sum(total_us) from kernels), (select count(*) from facts), (select sum(count) from messages),
            (select sum(count) from rejects)"""
+CALLS = "select sum(count) from calls"
 FILES = (
     *("hipblaslt/info_4242.log", "hipblaslt/hipblaslt_rank0_4242.log", "tunableop/tunableop_results0.csv"),
     *("miopen/gfx942130.HIP.fdb.txt", "traces/job.trace.json", "traces/4242_kernel_trace.csv", "aiter/server.log"),
@@ -42,7 +43,7 @@ TRACE, LOG = SAMPLES / "traces" / "job.trace.json", SAMPLES / "hipblaslt" / "hip
 
 
 def sums(store: Store, run: str | None = None) -> tuple[object, ...]:
-    with store.connect(run) as con:
+    with store.reading(SUMS, run) as con:
         found: tuple[object, ...] = con.execute(SUMS).fetchall()[0]
     ranking = lookup.ranked(store, by="time", n=100, run=run)
     sums = (*found, ranking.problems, ranking.calls, ranking.total_us)
@@ -213,9 +214,8 @@ def test_logs_of_two_processes_may_be_equal(
         path.write_bytes(PACKED[".gz" if path.suffix == ".gz" else ""](LOG.read_bytes()))
     for group in [paths] if together else [[path] for path in paths]:
         ingest([str(path) for path in group], store, run="run")
-    with store.connect() as con:
-        ((calls,),) = con.execute("select sum(count) from calls").fetchall()
-    assert calls == 122 * count
+    with store.reading(CALLS) as con:
+        assert con.execute(CALLS).fetchall() == [(122 * count,)]
 
 
 def test_a_stated_process_makes_equal_logs_count(tmp_path: Path, store: Store) -> None:
@@ -261,8 +261,8 @@ def test_a_stream_that_was_read_before_counts_once(tmp_path: Path) -> None:
         for _ in range(2)
     ]
     assert ["the same content as an earlier stream" in out.stderr for out in outs] == [False, True]
-    with open_store(str(tmp_path / "s")).connect() as con:
-        assert con.execute("select sum(count) from calls").fetchall() == [(122,)]
+    with open_store(str(tmp_path / "s")).reading(CALLS) as con:
+        assert con.execute(CALLS).fetchall() == [(122,)]
 
 
 def test_recommend_names_the_copies_of_traces(tmp_path: Path, store: Store) -> None:

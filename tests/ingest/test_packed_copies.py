@@ -30,7 +30,7 @@ FILES = (
 
 
 def sums(store: Store) -> tuple[object, ...]:
-    with store.connect() as con:
+    with store.reading(SUMS) as con:
         found: tuple[object, ...] = con.execute(SUMS).fetchall()[0]
         return found
 
