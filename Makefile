@@ -6,7 +6,7 @@ DEMO := build/demo
 # One more than the cores, because the workers with the tests of the browser and of the cluster mostly wait for them.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo docs test nightly lowest conformance lint ruff mypy pytest clean goldens screenshots
+.PHONY: demo docs test nightly lowest conformance lint ruff mypy pytest saying clean goldens screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/bin/python:
@@ -50,6 +50,10 @@ $(AITER): | $(VENV)/.tested
 GROUPED := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 pytest: $(VENV)/.tested $(AITER)
 	$(BIN)/python -m pytest $(GROUPED)
+
+# The tests that quote a printed text: make saying WORDS="perhaps more"
+saying: $(VENV)/.tested
+	@files=$$($(BIN)/python -m tests.saying '$(WORDS)') && echo "$$files" && $(BIN)/python -m pytest $$files
 
 lint: ruff mypy
 

@@ -1,0 +1,39 @@
+"""Tests of the search for tests that quote a printed text (``make saying``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import saying
+
+
+def test_code_stored_results_and_pages_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line breaks and joined literals are no obstacle. A stored result leads to the tests beside it."""
+    tests = tmp_path / "tests"
+    files = {
+        "tests/a/test_code.py": 'assert text == (\n    "keep the "\n    f"GPU busy"\n)\n',
+        "tests/a/test_golden.py": "def test_it(golden: Goldens) -> None: ...\n",
+        "tests/b/test_stored.py": "def test_it(golden: Goldens) -> None: ...\n",
+        "tests/b/test_other.py": "pass\n",
+        "tests/b/golden/screen/case.txt": "list: keep the\n    GPU busy\n",
+        "tests/test_screens.py": "def test_it(golden: Goldens) -> None: ...\n",
+        "tests/screens/case.txt": "nothing\n",
+        "tests/notes.txt": "keep the GPU busy, but no stored result\n",
+        "README.md": "Keep calm.\n",
+        "docs/page.md": "as printed: keep the GPU busy\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(saying, "TESTS", tests)
+    found = [str(path.relative_to(tests)) for path in saying.quoting("keep the GPU busy")]
+    assert found == ["a/test_code.py", "b/test_stored.py", "test_docs.py"]
+    assert saying.quoting("nothing") == [tests / "test_screens.py"]
+    assert saying.quoting("words of no test") == []
+
+
+def test_no_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="name a few words"):
+        saying.quoting(" ")
