@@ -440,6 +440,8 @@ def top(
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
     text = [ranking.table, ranking.total]
     left_out = [f"left out: {ranking.left_out.text}"] if ranking.left_out.text else []
+    if unsettled := ranking.unsettled_note(held, of):
+        text.append(f"note: {unsettled}")
     return Answer(text, rows, "top", notes=lambda: (*left_out, *(f"note: {x}" for x in remarks_of(held, of))))
 
 

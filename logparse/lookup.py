@@ -18,6 +18,7 @@ import pyarrow as pa
 from logparse.errors import InputError
 from logparse.lazy import duckdb, pd
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.miopen import find_db_choice
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.libraries.torch_profiler import places
 from logparse.links import links_sql, open_sql
@@ -26,6 +27,7 @@ from logparse.output.terminal import Rows
 from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.rules import DEFAULTS, LOGGED, counted_as_sql, main_picks_sql, traced_sql
+from logparse.store.settling import settling
 from logparse.text import counted, duration, printable, short_path, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
@@ -112,6 +114,7 @@ _STAGES: Mapping[str, str] = {
         from sources s left join defaults f on f.source_id = s.source_id left join places d on d.source_id = s.source_id
         where d.arch is null or not exists (from here)
            or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))""",
+    "find_dbs": f"from ({find_db_choice.FIND_DBS}) semi join files using (source_id)",
 }
 """SQL for the temporary tables from which the ranking is made, by name.
 
@@ -136,10 +139,18 @@ with of_device as (
                 ) filter (times > 0) as t from judged group by problem)),
      subjects as (
         select w.*, known.* exclude (problem, kind) from w left join known using (problem)
-        union all by name from known where subject)
+        union all by name from known where subject),
+     joined as (
+        select *, system_us is not null and coalesce(pick, traced_us::varchar, pick_us::varchar) is null as unsettled
+        from subjects left join picks using (problem) left join traced using (problem)
+        left join rivals using (problem)),
+     settled as (
+        select * replace (if(unsettled, system_solution, pick) as pick, if(unsettled, system_us, pick_us) as pick_us,
+                          if(unsettled, user_us, best_us) as best_us)
+        from joined)
 select *, coalesce(calls, 1) * coalesce(traced_us, pick_us, best_us) as total_us,
        calls * if(pick_us > best_us, pick_us - best_us, if(pick_us is null, null, 0)) as saves_us
-from subjects left join picks using (problem) left join traced using (problem)
+from settled
 where ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped'))
   and ($texts::varchar[] is null or problem in (select unnest($texts::varchar[])))
 """
@@ -150,7 +161,8 @@ with shown as materialized (
         select problem, min(solution) as best from ({timed}) t join shown using (problem, device, run, origin)
         where us = best_us group by problem)
 select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, problem, pick, pick_us,
-       best, best_us, saves_us, total_us, kind, calls_from, problem as text
+       if(unsettled, user_solution, best) as best, best_us, saves_us, total_us,
+       if(unsettled, $assumes, null) as saves_only_if, kind, calls_from, problem as text
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
 _LEFT_OUT = f"""
@@ -172,8 +184,11 @@ _COUNTED = tuple(name for name in _STAGES if name != "traced")
 """The tables of ``_STAGES`` that ``_LEFT_OUT`` needs."""
 LEFT_OUT = " ".join([*(_STAGES[name] for name in _COUNTED), _LEFT_OUT])
 """The SQL of ``left_out``. A connection for it has the views that this SQL names."""
-_SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
+_SUMS = """
+    select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) filter (not unsettled),
+           coalesce(sum(saves_us) filter (unsettled), 0), count(*) filter (unsettled) from ranked"""
 _UNTOLD = "select count(*) from ranked where pick is null and traced_us is null and pick_us is null and best_us > 0"
+_UNSETTLED = "select problem from ranked where unsettled order by saves_us desc nulls last, problem limit 3"
 _STEPS = """
     select coalesce(bool_and(calls_from = 'profiler'), false),
            (select sum(try_cast(value as double)) from facts
@@ -205,6 +220,8 @@ def top(
 
     * the average in the run's traces,
     * the time of the solution (kernel) that ran,
+    * the time of the solution that MIOpen's system find-db picks, if a user find-db has a faster one, and no log shows
+      which file the job reads (``libraries/miopen/find_db_choice.py``),
     * the best known time.
 
     If a run has logs and traces, the calls in the traces are scaled from the traced steps to all steps of the run.
@@ -215,8 +232,8 @@ def top(
     GPU, never from a GPU that is known to be another model than the run's.
 
     The columns are calls, share (of all calls, or of all known time), problem (short name), pick (the solution that
-    ran), pick_us, best, best_us, saves_us (calls × the difference of the two times), total_us, kind, calls_from and
-    text.
+    ran), pick_us, best, best_us, saves_us (calls × the difference of the two times), total_us, saves_only_if (the
+    condition of the saving, if any), kind, calls_from and text.
     """
     frame: pd.DataFrame = ranked(store, by=by, kind=kind, n=n, run=run).rows.to_pandas()
     return frame
@@ -298,6 +315,11 @@ class Ranking:
     untold: int = 0
     """The number of products and convolutions that are counted with the best known time, because no log names the pick.
     """
+    saves_if_us: float = 0.0
+    """The additional saving (µs) if the job does not read its user find-db (``libraries/miopen/find_db_choice.py``)."""
+    unsettled: int = 0
+    unsettled_names: tuple[str, ...] = ()
+    """The number of convolutions that have this additional saving, and the names of the three largest savings."""
 
     @property
     def table(self) -> Rows:
@@ -312,8 +334,8 @@ class Ranking:
             call_us = total_us / calls if calls and total_us is not None else None
             picked = row | ({"pick": "not logged"} if row["best"] and not row["pick"] else {})
             picked |= {"saves_us": "unknown"} if some and row["saves_us"] is None else {}
-            names = [name for name in picked if name not in ("text", "total_us", "kind", "calls_from")]
-            last = {"call_us": call_us, "total_us": total_us, "kind": row["kind"], "calls_from": row["calls_from"]}
+            last = {"call_us": call_us} | {x: row[x] for x in ("total_us", "kind", "calls_from", "saves_only_if")}
+            names = [name for name in picked if name not in last and name != "text"]
             out.append({name: picked[name] for name in names} | last)
         return out
 
@@ -332,7 +354,22 @@ class Ranking:
             out += f"; {duration(self.total_us)}{of}{each}"
         if self.untold:
             out += f" ({counted(self.untold, 'problem')} by the best known time, because no log names the pick)"
-        return out + (f"; the best known solutions save {duration(self.saves_us)}" if self.saves_us else "")
+        known, more = self.saves_us or 0.0, self.saves_if_us
+        saved = [duration(known)] if known else []
+        saved += [f"{'another ' * bool(known)}{duration(more)} if {find_db_choice.ASSUMES}"] if more else []
+        return out + f"; the best known solutions save {', and '.join(saved)}" * bool(saved)
+
+    def unsettled_note(self, store: Store, run: str) -> str:
+        """Return a note about convolutions whose solver depends on which find-db the job reads. Empty without any."""
+        if not self.unsettled:
+            return ""
+        more = self.unsettled - len(self.unsettled_names)
+        named = ", ".join(self.unsettled_names) + f" and {more:,} more" * (more > 0)
+        return (
+            f"{named}: the time is of the system find-db's pick. A user find-db has a faster solution, and no log "
+            "shows whether the job reads it. To settle it: "
+            f"{' && '.join(settling(store.url, run, store.runs(), 'top'))}"
+        )
 
 
 def ranked(
@@ -352,22 +389,28 @@ def ranked(
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     run = store.latest_run(run)
-    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, _STEPS, LEFT_OUT * count_left_out])) as con:
+    with store.reading(
+        " ".join([_OPEN, *_STAGES.values(), find_db_choice.RIVALS, _TIMED, _STEPS, LEFT_OUT * count_left_out])
+    ) as con:
         ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
         con.execute(f"create temp table linked as {_LINKED if may_be else _NO_LINKS}")
         _make(con, run, _STAGES)
+        ((both,),) = con.execute(find_db_choice.HAS_BOTH).fetchall()
+        con.execute(f"create temp table rivals as {find_db_choice.RIVALS if both else find_db_choice.NO_RIVALS}")
         ((several,),) = con.execute("select exists (from mixed)").fetchall()
         timed = (_TIMED if may_be else _OF_ITSELF).format(rows=_PARTS if several else _FILES)
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
         (sums,) = con.execute(_SUMS).fetchall()
+        shown = {"n": n, "assumes": find_db_choice.ASSUMES}
         # This is an Arrow table, because to import pandas takes longer than most answers.
-        rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
+        rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params=shown).to_arrow_table()
         traced, steps, processes = con.execute(_STEPS, {"run": run}).fetchall()[0]
         ((untold,),) = con.execute(_UNTOLD).fetchall()
+        open_ = [problem_from_text(text).label for (text,) in con.execute(_UNSETTLED).fetchall()]
         not_used = _count(con, run, kind) if count_left_out else LeftOut()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     named = rows.set_column(rows.column_names.index("problem"), "problem", labels)
-    problems, calls, with_time, total_us, saves_us = sums
+    problems, calls, with_time, total_us, saves_us, saves_if_us, unsettled = sums
     return Ranking(
         named,
         problems,
@@ -380,6 +423,9 @@ def ranked(
         traced=bool(traced),
         processes=int(processes),
         untold=int(untold),
+        saves_if_us=saves_if_us,
+        unsettled=unsettled,
+        unsettled_names=tuple(dict.fromkeys(open_)),
     )
 
 
@@ -575,8 +621,16 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
     ``rows`` has the row of ``logparse top``, if there is one. The result is a part of a sentence.
     """
-    row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
+    row = (
+        rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us", "saves_only_if"))
+    )
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
+    if row["saves_only_if"] and pick_us and best_us:
+        return (
+            f"the pick of run {run} is not logged; {pick} of the system find-db takes {duration(pick_us)} a call, and "
+            f"{best} of the user find-db {duration(best_us)} ({pick_us / best_us:.3g} × faster, if the job reads that "
+            f"file; a log with {find_db_choice.SETTLED_BY} names the solver)"
+        )
     named = f"run {run} picks {pick}" if pick else f"the pick of run {run} is not logged"
     if best_us is None and row["total_us"]:
         us = row["total_us"] / (row["calls"] or 1)

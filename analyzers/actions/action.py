@@ -143,7 +143,8 @@ def with_job_interval(gain: Gain) -> Gain:
     (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``, ``actions-others-…``).
     """
     off, then, (low, high) = math.hypot(_STEP * gain.now_us, _CHANGE * gain.saving_us), gain.then_us, gain.ends_us
-    return Gain(gain.now_us, then, then - math.hypot(off, then - low), then + math.hypot(off, high - then))
+    least = max(then - math.hypot(off, then - low), min(0.0, then))  # No time is negative, unless ``then`` is.
+    return Gain(gain.now_us, then, least, then + math.hypot(off, high - then))
 
 
 @dataclass(frozen=True, kw_only=True)

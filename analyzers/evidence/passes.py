@@ -12,44 +12,20 @@ from analyzers.evidence.origins import IS_EVIDENCE
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
 from logparse.lazy import duckdb, pd
+from logparse.libraries.miopen.find_db_choice import passes_sql
 
 _COLUMNS = (
     "kind text, origin text, source_id text, problem text, solution text, status text, time_us float, evidence bool"
 )
-_PASSES = f"""
-    with timed as (
-        select source_id, problem, solution, time_us, problem[6:7] as pass, hash(problem[8:]) as layer
-        from measurements
-        where status = 'ok' and time_us > 0 and isfinite(time_us) and kind = 'conv'
-            and {IS_EVIDENCE}),
-    siblings as (
-        select source_id, layer, min(time_us) filter (pass = 'F ') as f_us, min(time_us) filter (pass = 'B ') as b_us
-        from timed where pass in ('F ', 'B ') group by all),
-    w as (
-        select source_id, layer, any_value(problem) as problem, min({{'us': time_us, 'solution': solution}}) as best
-        from timed where pass = 'W ' group by all)
-    select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution,
-        contains(lower(best.solution), 'naive') as naive, f_us, b_us
-    from w left join siblings using (source_id, layer)"""
-"""SQL query for the best times of the three passes of each convolution layer: forward, input and weight gradient.
-
-The text of a convolution is ``conv``, the direction (F, B or W), and then the layer, which is hashed.
-"""
 
 
 def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     """Return the best times of the weight gradient (W) and of the other two passes of each convolution layer.
 
-    The other passes are the forward pass (F) and the gradient of the input (B). There is one row for each file and W.
-    Times are positive, finite, and may be used to compare kernels. ``con`` has a view ``measurements``. Columns:
-
-    * ``source_id``: the file.
-    * ``problem, problem_hash``: the text of W and its hash. Rows are compared by the hash, because the text is long.
-    * ``best_us, solution``: the time and name of the fastest kernel. Of equal times, the name that sorts first is used.
-    * ``naive``: True if the fastest kernel is one of MIOpen's naive kernels.
-    * ``f_us``, ``b_us``: best times of F and B of the layer. Missing if the file has none.
+    Times are positive, finite, and may be used to compare kernels. ``con`` has a view ``measurements``. ``passes_sql``
+    lists the columns.
     """
-    made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()
+    made: pd.DataFrame = con.sql(passes_sql(IS_EVIDENCE)).to_arrow_table().to_pandas()
     return made
 
 

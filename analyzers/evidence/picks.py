@@ -313,13 +313,13 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(basis=basis, pick_us=pick_us, noise_us=np.where(default, rows["noise_us"], np.nan))
 
 
-def _of_processes(tables: Tables, own: pd.Series, device: Mapping[str, str]) -> dict[str, str]:
+def devices_of_processes(logs: pd.DataFrame, device: Mapping[str, str]) -> dict[str, str]:
     """Return the device of logs that name none, if all logs of the same process that name one name the same.
 
-    ``own`` are the ids of the run's files, and ``device`` maps an id to the device that the file names.
+    * ``logs``: the logs of a run, with the columns ``pid`` and ``source_id``.
+    * ``device``: maps the id of a file to the device that the file names.
     """
-    calls = tables.calls[tables.calls["source_id"].isin(own) & tables.calls["pid"].notna()]
-    logs = calls[["pid", "source_id"]].drop_duplicates().astype({"source_id": str})
+    logs = logs[logs["pid"].notna()].drop_duplicates().astype({"source_id": str})
     named = logs["source_id"].map(lambda x: device.get(x, ""))
     out: dict[str, str] = {}
     for _, one in logs.assign(device=named).groupby("pid"):
@@ -341,7 +341,8 @@ class UnknownDevice:
         facts = joins.facts_by_source(tables.facts)
         own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"].astype(str)
         self._device = {source: device_of_file(x) for source, x in facts.items()}
-        self._device |= _of_processes(tables, own, self._device)
+        of_run = tables.calls["source_id"].isin(own)
+        self._device |= devices_of_processes(tables.calls.loc[of_run, ["pid", "source_id"]], self._device)
         self._apart = different_devices(facts, own)
         rows = tables.calls[["problem", "source_id"]].drop_duplicates() if self._apart else tables.calls[:0]
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}

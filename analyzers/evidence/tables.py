@@ -12,6 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from logparse.libraries.miopen.find_db_choice import SLOW_FACTOR, SLOW_FLOOR_MS
 from logparse.store.database import shared_database
 from logparse.text import counted, duration
 
@@ -161,13 +162,13 @@ def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concate
 class Settings:
     """The user's settings: limits for what the analyzers report, and facts about the machine that gets the results."""
 
-    slow_factor: float = 3.0
+    slow_factor: float = SLOW_FACTOR
     """A convolution's weight gradient is slow if it takes more than this many times as long as the other passes.
 
     It is compared with the slower of the forward pass (F) and the gradient of the input (B) of the same layer. It must
     also take more than ``slow_floor_ms`` to be reported.
     """
-    slow_floor_ms: float = 0.05
+    slow_floor_ms: float = SLOW_FLOOR_MS
     """Weight gradients of convolutions that take less than this (ms) are not reported as slow. See ``slow_factor``."""
     same_build: bool = False
     """True if the user states that logs and measurements are from the same library build and GPU arch."""

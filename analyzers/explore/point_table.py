@@ -16,21 +16,23 @@ The columns are the filters and numbers of ``selection``, and:
   ``best_us``, and the loss is unknown.
 * ``basis``: how the pick's time is known.
 * ``best``, ``best_us``: the best known solution.
-* ``time_us``: time of a call, from the first source that has it: the run's own traces, the pick, a finding, the best.
+* ``time_us``: time of a call, from the first source that has it: the run's own traces, the pick, the system find-db's
+  pick if no log shows which find-db the job reads (``libraries/miopen/find_db_choice.py``), a finding, the best.
 * ``own``: True if that time is from the run itself. If it is from another run, ``file`` names that run.
 * ``total_us``: calls × time.
 * ``then_us``: time of a call with the best known solution. If the pick is timed, it is ``time_us`` × best / pick,
   however and wherever the two were timed.
 * ``loss_us``: time lost per call.
 * ``saving_us``: calls × loss. If no pick is timed, the finding's own saving. ``saving_from``: ``measured`` or
-  ``estimated``.
+  ``estimated``, or ``conditional`` if it rests on the condition ``find_db_choice.ASSUMES``.
 * ``finding``; ``proposed``: ``recommend``'s override as JSON.
 * ``solutions``, ``failed``: number of solutions with a time, and of failed measurements.
 * ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
 * ``apart``: True if ``best_us`` is from a file of a known device, and the device of the run's calls is unknown. The
   time is then shown, but it is no time of the run: ``time_us``, the sums and the savings are unknown.
 * ``w_us``, ``f_us``, ``b_us``: times of the three passes of a layer, in the row of its backward weights (W). All are
-  from one source, which ``passes_from`` names: the row's file, else the run's traces, else another file.
+  from one source, which ``passes_from`` names: the row's file, else the run's traces, else another file. If a log names
+  another solver of W, ``w_us`` is the time of that solver. ``w_solution``: the solution that takes ``w_us``.
 * ``sibling_us``: the longer time of F and B. ``sibling_ratio``: ``w_us`` over it. ``w_total_us``: calls × ``w_us``.
   ``beyond_us``: calls × (``w_us`` − ``sibling_us``), at least 0.
 * ``source_id``; ``measured``: text of the measured problem: the same one, or one that may mean the same call.
@@ -51,12 +53,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from analyzers.evidence.joins import facts_by_source
+from analyzers.evidence.picks import devices_of_processes
 from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import readable
 from analyzers.explore.selection import TYPE_NAMES
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lazy import duckdb, pd
+from logparse.libraries.miopen import find_db_choice
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
 from logparse.store.rules import DEFAULTS, counted_as_sql, picks_sql, traced_sql
 from logparse.target import Facts, arch, device_of_file, different_devices, same_device
@@ -191,6 +195,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     )
     con.execute(f"create or replace table counted_as as with picks as ({picks_sql(_OWN)}) {_COUNTED_AS}", {"run": run})
     _blocked(con, facts, run)
+    _rivals(con, run)
     for name, sql in _STAGES.items():
         con.execute(f"create or replace table {name} as {sql}", {"run": run} if "$run" in sql else None)
     con.execute(f"create or replace view bases as {_BASES}")
@@ -202,19 +207,41 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
     """Create the table ``blocked``: measured times that must not be compared with the job's calls.
 
-    A time is in the table if it may be from another GPU than the calls. That is so if a log does not name the GPU on
-    which it was written. The columns are ``h`` (the hash of ``problem``), ``problem`` (a GEMM or convolution),
-    ``source_id`` (the file with the time), and ``known`` (True if the GPU of the calls is known to be another one).
+    A time is in the table if it may be from another GPU than the calls. That is so if neither a log nor another log of
+    its process names the GPU on which it was written. The columns are ``h`` (the hash of ``problem``), ``problem`` (a
+    GEMM or convolution), ``source_id`` (the file with the time), and ``known`` (True if the GPU of the calls is known
+    to be another one).
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
-    homes = [(source, device_of_file(known)) for source, known in facts.items()]
+    device = {source: device_of_file(known) for source, known in facts.items()}
+    logs = con.execute("select distinct pid, source_id from calls where run = ? and source_id is not null", [run]).df()
+    homes = list((device | devices_of_processes(logs, device)).items())
     for name, columns, rows in (("apart_", ("log", "time"), pairs), ("homes_", ("source_id", "device"), homes)):
         made = pa.table({x: pa.array([row[i] for row in rows], pa.string()) for i, x in enumerate(columns)})
         con.register(name, made)
     con.execute(f"create or replace table blocked as {_BLOCKED}", {"run": run})
     con.unregister("apart_")
     con.unregister("homes_")
+
+
+def _rivals(con: duckdb.DuckDBPyConnection, run: str) -> None:
+    """Create the table ``rivals``: convolutions for which two find-dbs pick different solvers (``find_db_choice``).
+
+    Its columns are those of ``rivals_sql``. Convolutions whose solver a log names are left out.
+    """
+    con.execute(
+        f"""create or replace temp table find_dbs as
+            from ({find_db_choice.FIND_DBS}) anti join foreign_ using (source_id)"""
+    )
+    ((both,),) = con.execute(find_db_choice.HAS_BOTH).fetchall()
+    made = find_db_choice.RIVALS if both else find_db_choice.NO_RIVALS
+    con.execute(
+        f"""create or replace table rivals as select r.* from ({made}) r
+            anti join blocked b on b.problem = r.problem and b.source_id in (r.system_id, r.user_id)
+            anti join ({picks_sql(_OWN)}) p on p.problem = r.problem""",
+        {"run": run},
+    )
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
@@ -383,14 +410,14 @@ _BASES = """
       union all by name
       select false as called, * from each_ semi join alone_ using (file)),
     best_ as (  -- of each file; without a file as the run's traces have it
-      select file, h, best_us from each_ where best_us is not null
-      union all select null, h, traced_us from called_ where traced_us is not null),
+      select file, h, best_us, best from each_ where best_us is not null
+      union all select null, h, traced_us, null from called_ where traced_us is not null),
     passes_ as (
       select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
              min(best_us) filter (d.direction = 'B') as b_us
       from best_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all),
     layers_ as (  -- W beside F and B of one source
-      select r.h, r.called, r.file, w.best_us as w_us, p.f_us, p.b_us, w.file as of_file
+      select r.h, r.called, r.file, w.best_us as w_us, w.best as w_solver, p.f_us, p.b_us, w.file as of_file
       from rows_ r join dimensions_ d on d.h = r.h and d.direction = 'W' join best_ w on w.h = r.h
       join passes_ p on p.layer_h = d.layer_h and p.file is not distinct from w.file
       left join files_ f on f.file = w.file
@@ -403,11 +430,11 @@ _BASES = """
     select left(md5(d.problem || if(r.called, '', '|' || f.source_id || '|' || f.origin)), 12) as id,
            r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
            f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), p.w_us, p.f_us, p.b_us,
-           p.h is not null as has_passes, x.source_id as passes_source
+           s.solution as w_solution, p.h is not null as has_passes, x.source_id as passes_source
     from rows_ r join dimensions_ d using (h) left join files_ f using (file)
     left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own
     left join layers_ p on p.h = r.h and p.called = r.called and p.file is not distinct from r.file
-    left join files_ x on x.file = p.of_file"""
+    left join files_ x on x.file = p.of_file left join solvers_ s on s.solver = p.w_solver"""
 _BLOCKED = """
     with caller as (
       select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
@@ -444,7 +471,8 @@ merged as (
          f.action::varchar as action, f.todos::varchar as todos,
          if(f.blocked, null, f.per_call_us) as per_call_us, if(f.blocked, null, f.held_us) as held_us,
          if(f.blocked, null, f.found_us) / coalesce(steps, 1) as found_us,
-         f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed
+         f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed,
+         v.system_solution, v.system_us, v.user_solution, v.user_us, v.user_id
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
   from bases b cross join steps_ left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
       and (p.pick_us is not null or b.default_us is null)
@@ -453,26 +481,40 @@ merged as (
              row_number() over (partition by f.problem order by n.problem is not null) as place
       from found_ f left join blocked n on n.problem = f.problem and n.source_id = f.found_in) f
     on f.problem = b.problem
-       and if(b.called, f.place = 1, coalesce(f.found_in, b.source_id) = b.source_id)),
+       and if(b.called, f.place = 1, coalesce(f.found_in, b.source_id) = b.source_id)
+  left join rivals v on b.called and v.problem = b.problem and b.traced_us is null),
+settled as (  -- no log shows which find-db the job reads: now is the pick of the system find-db
+  select * replace (if(unsettled, system_solution, pick) as pick, if(unsettled, user_solution, best) as best,
+                    if(unsettled, user_us, best_us) as best_us, if(unsettled, user_id, source_id) as source_id,
+                    if(unsettled, problem, measured) as measured, if(unsettled, 'find-db', origin) as origin)
+  from (select *, system_us is not null and not (contested and own_us is not null)
+                  and coalesce(pick, 'Default') = 'Default' as unsettled from merged)),
 known as (  -- the pick's own time is no better solution where another run, or another try of it, was faster
   select * exclude (own_us, contested) replace (if(best = pick, coalesce(own_us, best_us), best_us) as best_us),
          if(contested, own_us, null) as pick_us
-  from merged),
+  from settled),
 timed as (
-  select *, coalesce(traced_us, pick_us, if(per_call_us > 0, held_us, null), if(apart, null, best_us)) as time_us,
+  select *, coalesce(traced_us, pick_us, if(unsettled, system_us, null), if(per_call_us > 0, held_us, null),
+                     if(apart, null, best_us)) as time_us,
          greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us * (1 + {_SAME}) then coalesce(traced_us, pick_us) * (1 - best_us / pick_us)
               when pick_us is not null then 0.0
+              when unsettled then system_us - user_us
               when per_call_us is not null
               then least(per_call_us * coalesce(traced_us / nullif(held_us, 0), 1), traced_us) end as loss_us
   from known),
+ran as (  -- W as it runs now, if a log names another solver than the fastest one of the file with F and B
+  select * replace (if(other_w, time_us, w_us) as w_us, if(other_w, pick, w_solution) as w_solution)
+  from (select *, called and pick <> w_solution and (pick_us is not null or best = pick) and time_us > 0
+                  as other_w from timed)),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device,
-         if(has_passes, if(passes_source is null, 'the trace', q.file), null) as passes_from,
+         if(has_passes, if(passes_source is null, 'the trace',
+            concat(if(other_w and s.file <> q.file, s.file || '; F and B from ', ''), q.file)), null) as passes_from,
          traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
-  from timed t left join places s using (source_id) left join places q on q.source_id = t.passes_source
+  from ran t left join places s using (source_id) left join places q on q.source_id = t.passes_source
   left join peaks x on x.device = s.device and x.dtype = t.dtype)
 select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
        coalesce(direction, '–') as direction,
@@ -489,14 +531,15 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
             else least(best_us, time_us) end as then_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
-       case when saving_us is not null then if(pick_us is null and not found_timed, 'estimated', 'measured') end
-         as saving_from,
+       case when unsettled then 'conditional' when saving_us is null then null
+            else if(pick_us is null and not found_timed, 'estimated', 'measured') end as saving_from,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
        analyzer, action, coalesce(string_split(todos, '|'), []) as todos, proposed, solutions, failed, flops, bytes,
        intensity,
        flops / time_us / 1e6 as tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
-       coalesce(own, true) as own, apart, w_us, f_us, b_us, sibling_us, w_us / sibling_us as sibling_ratio,
+       coalesce(own, true) as own, apart, w_us, coalesce(w_solution, best)::varchar as w_solution, f_us, b_us,
+       sibling_us, w_us / sibling_us as sibling_ratio,
        coalesce(calls, 1) * w_us as w_total_us,
        coalesce(calls, 1) * greatest(w_us - sibling_us, 0) as beyond_us, passes_from,
        source_id, measured, unit,

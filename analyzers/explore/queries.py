@@ -219,10 +219,12 @@ AMOUNTS: Mapping[str, str] = {
     "untimed_calls": "sum(calls) filter (total_us is null)",
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
+    "conditional_us": "coalesce(sum(saving_us) filter (saving_from = 'conditional'), 0)",
 }
 """The sums that the function ``totals`` returns, each with its SQL.
 
-Only measured savings are added. A saving that an analyzer infers is an estimate, and is left out.
+Only measured savings are added. A saving that an analyzer infers is an estimate, and is left out. Savings that rest on
+a condition are added up apart.
 """
 
 
@@ -373,14 +375,16 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """Return the time (µs) of the selected GEMMs and convolutions by kind of work, such as ``miopen wgrad``.
 
-    The kind with the most time is first. ``saving_us`` is the measured saving.
+    The kind with the most time is first. ``saving_us`` is the measured saving, and ``conditional_us`` is the one that
+    rests on a condition.
     """
     where, parameters = chosen.where()
     # A kind is an operation or direction, and the library that runs it if the files name the library.
     sql = f"""
         select concat(if(library = 'unknown', '', library || ' '), case direction when 'F' then 'forward'
                    when 'B' then 'dgrad' when 'W' then 'wgrad' else operation end) as kind,
-               sum(total_us) as us, coalesce(sum(saving_us) filter (saving_from = 'measured'), 0) as saving_us
+               sum(total_us) as us, coalesce(sum(saving_us) filter (saving_from = 'measured'), 0) as saving_us,
+               coalesce(sum(saving_us) filter (saving_from = 'conditional'), 0) as conditional_us
         from points where {where} and total_us > 0 group by 1 order by us desc, 1"""
     return con.execute(sql, parameters).df()
 

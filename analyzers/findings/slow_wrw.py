@@ -10,14 +10,14 @@ the time of a pass is the mean time of all kernels of a call, whatever kernels t
 
 A *user* find-db (the result of MIOpen's search) of the same device may have a faster solver than the find-db that comes
 with MIOpen. Its time then replaces the estimate, because MIOpen reads the user find-db first and does not merge the two
-(``libraries/miopen/find_db.py``). Only a log that names the solver shows whether the job already uses that file.
-Without such a log the finding mentions this.
+(``libraries/miopen/find_db.py``). Only a log that names the solver, or a trace of the call, shows whether the job
+already uses that file. Without them the finding states the condition (``libraries/miopen/find_db_choice.py``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +31,12 @@ from analyzers.evidence.miopen_tuning import completed
 from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.passes import backward_weights, passes, passes_of
 from analyzers.evidence.picks import picks
-from analyzers.evidence.tables import Settings, Tables
+from analyzers.evidence.tables import Settings, Tables, reading
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls_of_run
 from logparse.devices import is_nvidia
 from logparse.libraries.builds import serves
+from logparse.libraries.miopen.find_db_choice import ASSUMES, FIND_DBS, SETTLED_BY, rivals_sql
 from logparse.model import (
     Advise,
     ConvProblem,
@@ -129,7 +130,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     of_run = [s for s in named if s in own]
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
-    findings, here = _summaries(w, tables, facts), run_facts(tables)
+    not_run = _not_run(w[w["slow"]], tables, settings, facts)
+    findings, here = _summaries(w, tables, facts, not_run), run_facts(tables)
     reported = _to_report(w)
     faster = _elsewhere(reported, every, facts)
     for source, rows in reported.groupby("source_id", observed=True):
@@ -141,7 +143,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             findings.append(_with_known_issue(one, here | known if str(source) in own else known))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
-    better |= {(source, problem_from_text(text)) for source, text in _not_run(w[w["slow"]], tables, settings, facts)}
+    better |= {(source, problem_from_text(text)) for source, text in not_run}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
     return [*findings, *replaced]
 
@@ -161,18 +163,25 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
     return w.assign(source_id=sources, loss=loss, device=device, foreign=foreign)
 
 
-def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
+def _summaries(
+    w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts], not_run: Collection[tuple[str, str]]
+) -> list[Finding]:
     """For each file, report how many weight gradients of convolutions are slow, and how much time they waste.
 
-    A file is included if it has a slow weight gradient, or if it is a find-db (results of MIOpen's search).
+    * A file is included if it has a slow weight gradient, or if it is a find-db (results of MIOpen's search).
+    * ``not_run``: pairs (file, convolution) for which the job runs a faster kernel than the file has. They count as
+      not slow.
     """
+    if not_run:
+        runs = [pair not in not_run for pair in zip(w["source_id"].astype(str), w["problem"], strict=True)]
+        w = w.assign(slow=w["slow"] & np.array(runs), not_run=w["slow"] & ~np.array(runs))
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
     # The texts are dropped first, because they have 150 characters each.
     about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])
     found = []
     for source, rows in about.groupby("source_id", observed=True):
-        total = totals(rows)
+        total = totals(rows) | ({"not_run": int(rows["not_run"].sum())} if not_run else {})
         if total["slow"] or "find_db" in facts.get(str(source), {}):
             name = str(names.get(source, source)).rpartition("/")[2]
             known = facts.get(str(source), {})
@@ -196,6 +205,8 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
             f"{duration(total['recoverable_us'])} more than the slower of forward (F) and dgrad (B); each problem is "
             "counted once"
         )
+    if others := int(total.get("not_run", 0)):
+        out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"
     return out + f"; {missing:,} have no F or B time in the file" * bool(missing)
 
 
@@ -298,39 +309,50 @@ def _with_known_issue(found: Finding, known: Facts) -> Finding:
 # ------------------------------------------------------------------------------------------------- user find-dbs
 
 
+_RIVALS = {
+    "w": "source_id text, problem text, solution text, best_us float, slow bool",
+    "facts": "source_id text, name text, value text",
+}
+
+
 def replaced_solvers(
     w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
     """Report slow weight gradients for which a search by the user found a faster kernel than MIOpen's own list has.
 
     * Both are find-dbs, files with search results: one is shipped with MIOpen, and one belongs to the user. They must
-      be
-      of the same device.
+      be of the same device (``find_db_choice``).
     * ``w``: the rows of such files, from ``passes.backward_weights``.
-    * There is one report per convolution, and none if the job's log already names the faster kernel.
+    * There is one report per convolution. It is left out if the log of the job names the faster kernel, or if the
+      call takes about the faster time in the job's trace.
     """
-    kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
-    if not (kinds == "user").any():
+    if not any(known.get("find_db") == "user" for known in facts.values()):
         return []
-    slow, user = w[w["slow"] & (kinds == "system")], w[kinds == "user"]
-    columns = ["problem", "source_id", "solution", "best_us"]
-    pairs = slow[columns].merge(user[columns], on="problem", suffixes=("_system", "_user"))
-    pairs = pairs[pairs["best_us_user"] < (1 - settings.min_gain) * pairs["best_us_system"]]
-    pairs = pairs[pairs["solution_user"] != pairs["solution_system"]]
-    pairs = pairs.sort_values(["problem", "best_us_user", "source_id_user", "source_id_system"])
+    with reading({"w": w, "facts": tables.facts}, _RIVALS) as con:
+        pairs = con.sql(f"with find_dbs as ({FIND_DBS}) {rivals_sql('w', 'slow')} order by problem").df()
+    pairs = pairs[pairs["user_us"] < (1 - settings.min_gain) * pairs["system_us"]]
     if not len(pairs):
         return []
     picked = picks(tables).groupby("problem")["pick"].agg(set).to_dict()
-    raw = _spelled(tables, pairs)
+    raw, in_traces = _spelled(tables, pairs), _in_traces(tables)
     out: dict[str, Finding] = {}
     for row in pairs.to_dict("records"):
-        text, source = str(row["problem"]), str(row["source_id_user"])
-        places = facts.get(source, {}), facts.get(str(row["source_id_system"]), {})
-        if text in out or not same_device(*places) or row["solution_user"] in picked.get(text, ()):
+        text, source = str(row["problem"]), str(row["user_id"])
+        traced_us = in_traces.get(text)
+        # A trace shows the kernels of the call, but not the solver. Its time is that of the slower or the faster one.
+        fast = traced_us is not None and traced_us**2 < row["system_us"] * row["user_us"]
+        if row["user_solution"] in picked.get(text, ()) or fast:
             continue
         known = {str(key): value for key, value in row.items()} | raw.get((source, text), {})
-        out[text] = _replaced(known, facts[source], settings, calls.get(text), bool(picked.get(text)))
+        settled = bool(picked.get(text)) or traced_us is not None
+        out[text] = _replaced(known, facts[source], settings, calls.get(text), settled)
     return completed(list(out.values()), tables, facts)
+
+
+def _in_traces(tables: Tables) -> dict[str, float]:
+    """Return the mean time (µs) that a call of each weight gradient takes in the job's traces."""
+    rows = traced_passes(tables)
+    return {str(text): float(us) for text, us in zip(rows["problem"], rows["best_us"], strict=True)}
 
 
 def _not_run(
@@ -367,7 +389,7 @@ def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[
     The keys of the result are pairs: a user's find-db (MIOpen's stored search results) and a convolution.
     """
     rows = tables.measurements
-    rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
+    rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["user_id"]))]
     rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
     rows = rows.drop_duplicates(["source_id", "problem"])
     # MIOpen needs, for example, the algorithm and the size of the workspace.
@@ -375,39 +397,41 @@ def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[
     return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
 
 
-_ASSUMES = "the job does not read its user find-db yet"
+UNSETTLED = (
+    "No log shows which of the two files the job reads. If it reads the user find-db already, nothing is left to gain. "
+    f"A log that is captured with {SETTLED_BY} names the solver"
+)
 
 
-def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, logged: bool) -> Finding:
-    problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
-    best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
+def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, settled: bool) -> Finding:
+    problem, text = problem_from_text(str(row["problem"])), str(row["user_solution"])
+    best_us, system_us = float(str(row["user_us"])), float(str(row["system_us"]))
     gain = Gain(system_us, best_us)
     target = settings.target or facts
     raw, algorithm = text_of(row.get("raw")) or "", text_of(row.get("algorithm"))
     solution = replace(solution_from_text(text), raw=raw, algorithm=algorithm)
     message = (
         f"{text} in a user find-db of this device takes {duration(best_us)}, the best solution of the system "
-        f"find-db, {row['solution_system']}, takes {duration(system_us)}; the two files were measured separately"
+        f"find-db, {row['system_solution']}, takes {duration(system_us)}; the two files were measured separately"
     )
     return Finding(
         analyzer=NAME,
         problem=problem,
-        message=message
-        if logged
-        else f"{message}. If the job reads the user find-db already, which no log shows, nothing is left to gain",
+        message=message if settled else f"{message}. {UNSETTLED}",
         per_call=gain,
         calls=calls,
         in_run=None if calls is None else gain.times(calls),
         evidence=Evidence(
             sureness="measured alone",
-            source_id=str(row["source_id_user"]),
+            source_id=str(row["user_id"]),
             best=text,
             best_us=best_us,
             origin="find-db",
             measured=str(row["problem"]),
             arch=facts.get("arch"),
             cu_count=facts.get("cu_count"),
-            details={"system": row["source_id_system"]} | ({} if logged else {"assumes": _ASSUMES}),
+            assumes=None if settled else ASSUMES,
+            details={"system": row["system_id"]},
         ),
         remedy=Advise("copy these rows into the job's user find-db")
         if serves(facts, target, "miopen") is not True

@@ -32,6 +32,7 @@ class Ceiling:
     * ``share``: the saving as a fraction of ``default_us``.
     * ``calls_share``: the calls of the measured operators, as a fraction of all calls.
     * ``untimed_share``: the fraction of all calls whose operator has no time in any file.
+    * ``assumed_us``: the part of the saving that rests on a condition, and ``assumes`` is the condition.
     """
 
     share: float | None
@@ -40,6 +41,8 @@ class Ceiling:
     problems: int
     calls_share: float | None
     untimed_share: float | None
+    assumed_us: float = 0.0
+    assumes: str = ""
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
@@ -61,6 +64,7 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
     counted, without = float(every.sum()), every[~every.index.isin(_with_time(tables, every.index))]
     default += sum((x.calls or 0) * traced.get(x.problem.text if x.problem else "", x.now_us or 0.0) for x in more)
     saving += sum(x.saving_us or 0.0 for x in more)
+    assumed = [x for x in more if x.evidence.assumes]
     called = float(calls.sum()) + sum(x.calls or 0 for x in more)
     return Ceiling(
         share=saving / default if default else None,
@@ -69,6 +73,8 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
         problems=int(known["problem"].nunique()) + len(more),
         calls_share=called / counted if counted else None,
         untimed_share=float(without.sum()) / counted if counted else None,
+        assumed_us=sum(x.saving_us or 0.0 for x in assumed),
+        assumes=next((x.evidence.assumes for x in assumed if x.evidence.assumes), ""),
     )
 
 

@@ -93,7 +93,20 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
     return json.dumps(_plain(content), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-_TODO = ("name", "title", "what", "unit", "sureness", "confirmed", "changes", "exact", "findings", "bounded", "waits")
+_TODO = (
+    "name",
+    "title",
+    "what",
+    "unit",
+    "sureness",
+    "confirmed",
+    "changes",
+    "exact",
+    "findings",
+    "bounded",
+    "waits",
+    "assumes",
+)
 
 
 def _todo_object(todo: Todo) -> dict[str, object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -30,23 +31,34 @@ OVERRIDES = Action(
         "files have no rows"
     ),
 )
+USER_FIND_DB = replace(
+    OVERRIDES,
+    name="user-find-db",
+    about="use the rows of a user find-db that the job may read already",
+)
+"""The rows whose saving rests on a condition that no log settles (``libraries/miopen/find_db_choice.py``).
+
+They are in the same files as the other rows, but their saving is stated apart.
+"""
 _LINE = (
     "source apply.sh of the target's folder in the shell that starts the job, or start the job with: logparse run "
     "--with FOLDER -- JOB"
 )
 
 
-def files_action(
+def files_actions(
     findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
-) -> ActionResult | None:
-    """Return the change "apply all override files", with its effect on the job's GPU time.
+) -> list[ActionResult]:
+    """Return the changes "apply the override files", with their effect on the job's GPU time.
 
-    Returns None if no file saves a known time.
+    There are at most two: rows that save time for sure (``OVERRIDES``), and rows whose saving rests on a condition
+    (``USER_FIND_DB``). A change without a row of known saving is left out.
 
     * With a trace, the times are of the traced steps. The time of an operator (with sizes) comes from the trace,
       because a log counts the calls of the whole job. The saving is the fraction of this time that one call saves.
-    * If no trace contains the operators of the findings, the times are of all calls that the log counts. They take
-      ``default_us`` (µs).
+    * Without a trace, the times are of all calls that the log counts, and the time now is the sum over the operators of
+      the rows.
+    * If a trace exists, but contains none of these operators, the time now is ``default_us`` (µs).
 
     The intervals of the savings are added. A saving without an interval may be as small as 0, because the fastest of
     many times was partly luck.
@@ -55,27 +67,38 @@ def files_action(
     alone = {x.problem.text: (x.now_us or 0.0) * (x.calls or 1) for x in written if x.problem}
     in_trace = {text: us for text, us in _in_traces(tables).items() if text in alone}
     times = in_trace or alone
-    rows = [
-        (x, x.per_call.times(times[x.problem.text] / x.per_call.now_us))
-        for x in written
-        if x.problem and x.problem.text in times and x.per_call
-    ]
-    if not rows:
-        return None
-    gains = [gain for _, gain in rows]
-    job_us = traced_us(tables) or 0.0 if in_trace else default_us
+    traced = traced_us(tables)
+    job_us = 0.0 if traced is None else traced if in_trace else default_us
     marked = steps(tables, settings)[0] if in_trace else float(settings.steps) if settings.steps else None
+    out = []
+    for action, of in (
+        (OVERRIDES, [x for x in written if not x.evidence.assumes]),
+        (USER_FIND_DB, [x for x in written if x.evidence.assumes]),
+    ):
+        rows = [
+            (x, x.per_call.times(times[x.problem.text] / x.per_call.now_us))
+            for x in of
+            if x.problem and x.problem.text in times and x.per_call
+        ]
+        if rows:
+            found = _result(action, of, rows, job_us)
+            out.append(replace(found, steps=marked, word=word_of(tables)))
+    return out
+
+
+def _result(
+    action: Action, written: Sequence[Finding], rows: Sequence[tuple[Finding, Gain]], job_us: float
+) -> ActionResult:
+    gains = [gain for _, gain in rows]
     now_us, confirmed = max(job_us, sum(x.now_us for x in gains)), sum(x.confirmed for x in written)
     return ActionResult(
-        action=OVERRIDES,
+        action=action,
         application=Application(line=f"{counted(len(written), 'row')}, {confirmed:,} confirmed: {_LINE}"),
         now_us=now_us,
         then_us=now_us - sum(x.saving_us for x in gains),
         low_us=now_us - sum(x.saving_high_us or x.saving_us for x in gains),
         high_us=now_us - sum(x.saving_low_us or 0.0 for x in gains),
         parts=tuple(_part(x, gain) for x, gain in rows),
-        steps=marked,
-        word=word_of(tables),
     )
 
 

@@ -7,7 +7,7 @@ or tuning file of its own, never into the user's. The user ingests its output af
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.tables import Settings
@@ -17,7 +17,7 @@ from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_search
 from logparse.errors import EmissionError
 from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
-from logparse.libraries.builds import folder, serves
+from logparse.libraries.builds import BUILDS, facts_of_build, folder, serves
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.libraries.kinds.search_script import SearchScript
 from logparse.model import Finding, Override, Problem, Replay
@@ -51,6 +51,26 @@ def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, 
             name, number = f"{folder(dict(facts))}-{number}", number + 1
         out[name] = dict(facts)
     return out
+
+
+def searches_of(
+    target: Facts, every: Iterable[Facts], searches: Sequence[SearchScript] = SEARCH_SCRIPTS
+) -> tuple[SearchScript, ...]:
+    """Return the scripts that search on one of the machines for which files are made.
+
+    Several entries of ``every`` may be one machine, each with the build of another library. A script is left out if
+    another entry states the build of the script's library, and this entry states the build of other libraries only.
+    """
+
+    def states(facts: Facts, library: str) -> bool:
+        return any(name in facts for name in facts_of_build(library))
+
+    def elsewhere(search: SearchScript) -> bool:
+        others = (x for x in every if same_device(x, target) is not False)
+        return not states(target, search.library) and any(states(x, search.library) for x in others)
+
+    known = any(states(target, library) for library in BUILDS)
+    return tuple(x for x in searches if not (known and elsewhere(x)))
 
 
 def emissions(

@@ -35,7 +35,7 @@ from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, trace_steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, completed, judgement
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
-from analyzers.recommend.files_action import files_action, to_write
+from analyzers.recommend.files_action import files_actions, to_write
 from analyzers.recommend.untimed_choices import untimed_choices
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.libraries.aiter.tables import CATEGORY as AITER
@@ -182,8 +182,8 @@ def recommend(
     ranked = sorted(map(reachable, kept), key=rank)
     findings = one_row_each(ranked, calls, lambda: ladders.races(tables, settings))
     most = _ceiling(table, tables, usual)
-    files, own = files_action(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
-    actions = sorted([*_timed_actions(tables, settings), *([files] if files else [])], key=rank_of_actions)
+    files, own = files_actions(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
+    actions = sorted([*_timed_actions(tables, settings), *files], key=rank_of_actions)
     proposed = [x.override for x in to_write(findings, settings) if x.override is not None]
     return Recommendation(
         run=tables.run,

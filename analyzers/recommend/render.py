@@ -86,9 +86,11 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     if ceiling.share is None:
         why = "no search timed both the kernels that run now and other kernels"
         return [f"ceiling (greatest possible saving): unknown, because {why}{untimed}"]
+    assumed = f" ({duration(ceiling.assumed_us)} of it only if {ceiling.assumes})" if ceiling.assumed_us else ""
     return [
-        f"ceiling (greatest possible saving): {duration(ceiling.saving_us)} of {duration(ceiling.default_us)}, if "
-        f"every problem ran its best known solution; known for {_percent(ceiling.calls_share)} of calls{untimed}"
+        f"ceiling (greatest possible saving): {duration(ceiling.saving_us)}{assumed} of the "
+        f"{duration(ceiling.default_us)} of calls with two measured times ({_percent(ceiling.calls_share)} of all "
+        f"calls), if each ran its best known solution{untimed}"
     ]
 
 

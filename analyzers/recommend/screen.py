@@ -1,5 +1,6 @@
 """Format a recommendation for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
+A few more lines are printed if a saving rests on a condition.
 ``explained`` shows everything about one thing to do.
 """
 
@@ -23,6 +24,7 @@ from analyzers.recommend.verdict import (
     hidden,
     interval_text,
     kernels_text,
+    mark,
     verdict,
 )
 from logparse.errors import UsageError
@@ -31,6 +33,7 @@ from logparse.model import Advise, ChangeProgram, Search, UseRows
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
+from logparse.store.settling import settling
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, in_one_unit, printable, short_path, shortened
 
 _NO_ROW, NOT_WRITTEN = "apply    no row could be written", "not written: "
@@ -87,7 +90,9 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
     for todo, block in zip(seen.todo, listed, strict=False):
         if isinstance(todo.remedy, UseRows):
-            block.extend(_row_lines(found, todo, spare))
+            added = _row_lines(found, todo, spare)
+            block.extend(added)
+            spare -= len(added)
     return [
         *head,
         heading(seen.todo[:room], seen),
@@ -105,13 +110,15 @@ def _fitting(seen: Verdict, n: int | None, lines: int) -> list[list[str]]:
     """
     if n:
         return todo_blocks(seen.todo[:n], seen)
-    for room in range(min(len(seen.todo), LINES), 0, -1):
+    # A saving with a condition is always listed, because the command ``settle`` is about it.
+    least = next((place for place, x in enumerate(seen.todo, 1) if x.assumes), 1)
+    for room in range(max(min(len(seen.todo), LINES), least), least - 1, -1):
         blocks = todo_blocks(seen.todo[:room], seen)
         for whole in range(room, 0, -1):
             listed = [*blocks[:whole], *(x[:1] for x in blocks[whole:])]
             if sum(map(len, listed)) <= lines:
                 return listed
-    return todo_blocks(seen.todo[:1], seen)
+    return [x if place == 0 else x[:1] for place, x in enumerate(todo_blocks(seen.todo[:least], seen))]
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
@@ -221,6 +228,7 @@ def savings(todo: Sequence[Todo]) -> list[str]:
 
     * ``≈``: an estimate.
     * ``up to``: the largest possible saving.
+    * ``0 or``: the saving rests on a condition.
     """
     gains = [x.shown for x in todo]
     numbers, unit = in_one_unit([us for x in gains if x is not None for us in (x.saving_us, x.now_us)])
@@ -229,10 +237,9 @@ def savings(todo: Sequence[Todo]) -> list[str]:
         if gain is None:
             out.append("unknown")
             continue
-        mark = "up to " if x.at_most else "≈ " if x.sureness == "estimated" else ""
         # The heading names a step or a run. So a saving of a single call says that it is one.
         call = " a call" if x.unit == "call" and _unit(todo) != "call" else ""
-        out.append(f"{mark}{next(left)} of {next(left)} {unit}{call}")
+        out.append(f"{mark(x)}{next(left)} of {next(left)} {unit}{call}")
     return out
 
 
@@ -300,7 +307,7 @@ def _change(todo: Todo, number: int | None) -> str:
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
-    interval = "" if todo.at_most else interval_text(todo)
+    interval = "" if todo.at_most or todo.assumes else interval_text(todo)
     where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
     return "; ".join([f"{change_text(todo)}{about}{per}", *where]) + more
 
@@ -334,6 +341,8 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
         yield from _folded(f"ladder   {command_line(written.store, *words)}")
+    if any(x.assumes for x in seen.todo):
+        yield from _folded(f"settle   {' && '.join(settling(written.store, found.run, written.runs))}")
     if folders[1:] and UseRows in listed:
         yield from _folded(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
     elif apply_script.NAME in names and UseRows in listed:

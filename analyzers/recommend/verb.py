@@ -13,7 +13,7 @@ from analyzers.findings import ANALYZERS, host_bound
 from analyzers.job.gpu_time import gpu_time
 from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
-from analyzers.recommend.override_files import TargetFiles, emissions, targets
+from analyzers.recommend.override_files import TargetFiles, emissions, searches_of, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import proposed, rows
 from analyzers.recommend.verdict import DATA, hidden, waits_for_data
@@ -118,9 +118,11 @@ def write(
 
     writers = tuple(writers_for(recommendation.overrides))
     made: list[TargetFiles] = []
-    for name, facts in targets(recommendation, settings).items():
+    machines = targets(recommendation, settings)
+    for name, facts in machines.items():
         folder = (out / name).absolute()
-        emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus)
+        searches = searches_of(facts, machines.values())
+        emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus, searches=searches)
         covered = any(file.name == apply_script.NAME for file in emitted.files)
         joined, kept = with_own(emitted.files, own, facts) if own else (emitted.files, [])
         files = [replace(file, applied=covered and bool(apply_script.settings_of(file))) for file in joined]

@@ -19,7 +19,7 @@ from analyzers.actions import ActionResult
 from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.apply_module import alternatives, calls, chosen
-from analyzers.recommend.files_action import OVERRIDES
+from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
 from analyzers.recommend.ranking import Recommendation
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.model import SURENESS, UPPER_BOUND, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
@@ -76,6 +76,7 @@ class Todo:
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
     * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
+    * ``assumes``: the condition under which anything is saved, if no file of the job settles it. Else empty.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Todo:
     slowed_by: str = ""
     rests_on: str = ""
     waits_for: str = ""
+    assumes: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -225,7 +227,7 @@ def _left_out(time: GpuTime | None) -> tuple[str, ...]:
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
-def _rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, float, float, str]:
+def _rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, bool, float, float, str]:
     """Return a sort key for things to do, the best first.
 
     The surest gains come first, then the largest. Savings per call come last, because the number of calls is unknown.
@@ -236,8 +238,9 @@ def _rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, float, float, st
     small = todo.unit != "call" and whole is not None and todo.gained_us < _SMALL * whole
     in_job = todo.sureness == "measured in the job"
     sure = SURENESS.index("unknown") if small and not in_job else SURENESS.index(todo.sureness)
-    # Equally sure gains are sorted by the time that a step gains, then by GPU time.
-    return todo.unit == "call", sure, -todo.gained_us, -todo.saving_us, todo.name
+    # Equally sure gains without a condition come first. Then they are sorted by the time that a step gains, then by GPU
+    # time.
+    return todo.unit == "call", sure, bool(todo.assumes), -todo.gained_us, -todo.saving_us, todo.name
 
 
 _TWICE, _NO_TIME = "a host twice as fast", "a host that takes no time"
@@ -413,12 +416,15 @@ def _with_combination(listed: Sequence[Todo], found: Recommendation) -> list[Tod
 
 def _action(result: ActionResult, found: Recommendation) -> Todo:
     timed = {x.of for x in result.parts}
+    files, assumed = result.action.kind == "files", result.action is USER_FIND_DB
     rows = tuple(
         n
         for n, x in enumerate(found.findings, 1)
-        if x.override is not None and (not x.saving_us or (x.problem is not None and x.problem.text in timed))
+        if x.override is not None
+        and bool(x.evidence.assumes) == assumed
+        and (not x.saving_us or (x.problem is not None and x.problem.text in timed))
     )
-    files = result.action is OVERRIDES
+    assumes = next((x for n in rows if (x := found.findings[n - 1].evidence.assumes)), "")
     sure = files and all(found.findings[n - 1].confirmed for n in rows)
     lines = len(result.application.settings) + len(result.application.model)
     changes = {
@@ -427,13 +433,13 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         "program": f"add {counted(lines, 'line')} to the program" if lines else "change the program",
     }[result.action.kind]
     exact, name = result.action.exact, result.action.name
-    changes += _assumed(found, rows, result.steps or 1.0) if files else ""
+    changes += f", if {assumes}" if assumes else ""
     remedy: Remedy = UseRows() if files else ChangeProgram(name, f"use {name}")
-    title = remedy.title([found.findings[n - 1].problem for n in rows])
+    title = remedy.title([found.findings[n - 1].problem for n in rows]) + " of the user find-db" * assumed
     unit: Unit = "step" if result.steps else "run"
     in_job = name in found.in_job
     if files:
-        doubt = _doubt([found.findings[n - 1] for n in rows])
+        doubt = UNSETTLED if assumes else _doubt([found.findings[n - 1] for n in rows])
     else:
         doubt = NOTHING if (result.job_gain.saving_low_us or 0.0) <= 0 else ""
     step, gain = found.step_gain(name), result.job_gain.per(result.steps or 1.0)
@@ -452,18 +458,8 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         confirmed=sure,
         doubt="" if in_job else doubt,
         slowed_by="" if in_job else _slowed_by(step, gain, found),
+        assumes=assumes,
     )
-
-
-def _assumed(found: Recommendation, rows: Sequence[int], per: float) -> str:
-    """Return which part of a saving by override files rests on an assumption that no log confirms. Else an empty text.
-
-    ``rows`` are the numbers of the findings, and ``per`` is the number of steps in the run.
-    """
-    of = [(found.findings[n - 1], found.findings[n - 1].evidence.details.get("assumes")) for n in rows]
-    why = next((str(x) for _, x in of if x), "")
-    saved_us = math.fsum(x.saving_us or 0.0 for x, assumes in of if assumes)
-    return f" ({duration(saved_us / per)} of it only if {why})" if why and saved_us else ""
 
 
 def _slowed_by(step: Gain | None, gain: Gain | None, found: Recommendation) -> str:
@@ -487,7 +483,7 @@ def groups(found: Recommendation) -> dict[str, list[int]]:
 
     The members are numbers, from 1, of findings in the ranking. A key's first line names the thing to do.
     """
-    covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
+    covered = {x.of for y in found.actions if y.pays or y.action.kind == "files" for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
     out: dict[str, list[int]] = {}
     for number, finding in enumerate(found.findings, 1):
@@ -509,6 +505,8 @@ def _sureness(findings: Sequence[Finding]) -> Sureness:
 
 
 NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
+UNSETTLED = "if not in use yet"
+"""The certainty of a saving by a user find-db that the job may read already."""
 
 
 def _doubt(findings: Sequence[Finding]) -> str:
@@ -717,12 +715,13 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
     """Return how much time can be saved in total, µs. Measured, estimated and other savings are added up separately.
 
-    Only changes that can be made together are included, so that no time is saved twice.
+    Only changes that can be made together are included, so that no time is saved twice. Savings with a condition
+    (``assumes``) are left out.
     """
     together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job, found.combination)}
-    together |= {OVERRIDES.name} if not together else set()
+    together |= {OVERRIDES.name, USER_FIND_DB.name} if not together else set()
     actions = {x.action.name for x in found.actions}
-    counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together)]
+    counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together) and not x.assumes]
     units = {x.unit for x in counting}
     of = "step" if "step" in units else "run"
     sums = dict.fromkeys(SURENESS, 0.0)
@@ -747,7 +746,9 @@ def gains_text(seen: Verdict) -> str:
     bounds = [gain_text(*x) for x in seen.gains if x[0] == "unknown"]
     more = f"{' more' * bool(known)}, of which only an upper bound is known"
     parts = [*known, *(f"{x.rpartition(' (')[0]}{more}" for x in bounds)]
-    return f"Add up what can be done together: {' and '.join(parts)} ({per})"
+    of = "step" if seen.unit == "step" else "run"
+    perhaps = [f"; another {duration(x.gained_us)} if {x.assumes}" for x in seen.todo if x.assumes and x.unit == of]
+    return f"Add up what can be done together: {' and '.join(parts)} ({per}){''.join(perhaps)}"
 
 
 def change_text(todo: Todo) -> str:
@@ -764,13 +765,26 @@ def gain(todo: Todo) -> str:
     * ``45.4 → 41.1 ms``: measured or simulated
     * ``≈ 45.4 → 41.1 ms``: estimated
     * ``up to 18.5 of 45.4 ms``: a bound, not measured
+    * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
     shown = todo.shown
     if shown is None:
         return "unknown"
     if todo.at_most:
         return f"up to {_pair(todo.gained_us, 'of', shown.now_us)}"
-    return ("≈ " if todo.sureness == "estimated" else "") + _pair(shown.now_us, "→", shown.then_us)
+    if todo.assumes:
+        return f"{mark(todo)}{_pair(todo.gained_us, 'of', shown.now_us)}"
+    return mark(todo) + _pair(shown.now_us, "→", shown.then_us)
+
+
+def mark(todo: Todo) -> str:
+    """Return the words before a saving that say how surely it is known.
+
+    For example ``≈ `` before an estimate, ``up to `` before a bound, and ``0 or `` if it rests on a condition.
+    """
+    if todo.at_most:
+        return "up to "
+    return "0 or " if todo.assumes else "≈ " if todo.sureness == "estimated" else ""
 
 
 def interval_text(todo: Todo) -> str:
@@ -813,7 +827,7 @@ def basis(todo: Todo) -> str:
 
     It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
     """
-    interval = "" if todo.at_most else interval_text(todo)
+    interval = "" if todo.at_most or todo.assumes else interval_text(todo)
     return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))
 
 
@@ -845,12 +859,13 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     told, more = bool(begins or not limit), f"; {counted(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
         why = "" if told or not _eases(larger, found) else f", because {limit} is the limit"
-        most, sure = ("up to", "") if larger.at_most else ("≈", f" ({larger.certainty})")
-        more = f"; perhaps more{why}: {larger.title}, {most} {duration(larger.gained_us)}{sure}"
+        sure = "" if larger.at_most else f" ({larger.certainty})"
+        more = f"; perhaps more{why}: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{sure}"
         told = told or bool(why)
     ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
     each = _per(first, found.word, whole_of(found))
-    share = f" (−{1 - shown.ratio:.0%})" if _is_whole(shown.now_us, first, found) and shown.saving_us > 0 else ""
+    whole = _is_whole(shown.now_us, first, found) and not first.assumes
+    share = f" (−{1 - shown.ratio:.0%})" if whole and shown.saving_us > 0 else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
     return f"{begins}{first.title}: {gain(first)} {each}{share}, {sure}{uncounted}{ends}{more}"

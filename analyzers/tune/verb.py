@@ -25,6 +25,7 @@ from analyzers.evidence.units import Units, as_alone, units
 from analyzers.job.gpu_time import gpu_time, traced_us
 from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, alternatives, has_lines, module, without_a_change
+from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, job_module, with_step, write
 from analyzers.recommend.verdict import hidden, verdict
@@ -348,8 +349,9 @@ class _Job:
     ) -> ActionProof:
         self.say("5/5 verify")
         before, after = (tables_of(self.store, run) for run in (self.run, self.after))
-        of_files = next((x for x in found.actions if x.action.kind == "files"), None) if files else None
-        proof = verify_actions(before, after, actions, of_files)
+        of_files = {x.action.name: x for x in found.actions if x.action.kind == "files"} if files else {}
+        surest = of_files.get(OVERRIDES.name) or next(iter(of_files.values()), None)
+        proof = verify_actions(before, after, actions, surest)
         if (counted_units := units(before)) is None or again.seconds > AT_MOST_S:
             return proof
         unit = self.tuning.trace.unit if self.tuning.trace else ""
@@ -357,7 +359,7 @@ class _Job:
         counts = {x.name: float(x.count) for x in counted_units.kinds}
         pairs = PAIRS if proof.limit else self.tuning.pairs
         times = by_turns(*sides, unit, self.say, pairs, counts, self.starts, again.proves)
-        return verify_actions(before, after, actions, of_files, times)
+        return verify_actions(before, after, actions, surest, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
         """Keep the changes, or undo them if the job was measured to gain nothing. Print what else the user can do.

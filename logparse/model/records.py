@@ -300,6 +300,11 @@ class Evidence:
 
     ``file`` is the path of this file.
     """
+    assumes: str | None = None
+    """The condition under which the saving is real, if no file of the job settles it.
+
+    For example: ``the job does not read its user find-db yet``.
+    """
     details: Mapping[str, object] = field(default_factory=dict)
     """Other values to show.  Nothing is computed from them."""
 

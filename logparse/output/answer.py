@@ -55,7 +55,7 @@ TABLES: Mapping[str, str] = {
     "ratio float, ratio_low float, ratio_high float, pairs int, processes int, seconds float, deviation float, "
     "deviation_allowed float, why text, changed text",
     "top": "calls int, share float, problem text, pick text, pick_us float, best text, best_us float, saves_us float, "
-    "total_us float, kind text, calls_from text, text text",
+    "total_us float, saves_only_if text, kind text, calls_from text, text text",
     "show": "level text, run text, category text, pid int, solution text, count int, first_seen time, last_seen time, "
     "by_tool bool, problem text, what text, origin text, status text, time_us float, workspace_bytes int, error text, "
     "key_text text",

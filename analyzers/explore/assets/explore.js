@@ -289,7 +289,8 @@
     if (kind === 'change') return `${value > 0 ? '+' : ''}${value.toFixed(1)}`.replace('-', '−');
     const text = kind === 'time' ? duration(value * each) : number(value);
     if (name === 'change_us') return value > 0 ? `+${text}` : text.replace('-', '−');
-    return name === 'saving_us' && row.saving_from === 'estimated' ? `≈ ${text}` : text;  // what is estimated is marked
+    const mark = { estimated: '≈ ', conditional: '0 or ' };  // how sure a saving is
+    return name === 'saving_us' && row.saving_from in mark ? mark[row.saving_from] + text : text;
   };
   const titled = (column) => {
     const [here, other] = page.names, named = {

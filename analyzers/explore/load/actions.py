@@ -16,9 +16,10 @@ from analyzers.explore.plain_text import capital
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import Todo, basis, change_text, gain, verdict
+from analyzers.recommend.verdict import Todo, basis, change_text, gain, mark, verdict
 from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.store import command_line
+from logparse.store.settling import settling
 from logparse.text import duration
 
 if TYPE_CHECKING:
@@ -96,11 +97,12 @@ _APPLY = "source apply.sh in the job's shell, or start it with `logparse run --w
 def _saves(todo: Todo) -> str:
     """Return how much time a proposal of ``recommend`` saves, as text.
 
-    For example ``110 ms``, ``≈ 6 ms`` if it is estimated, or ``up to 8.5 ms`` if only a bound is known.
+    For example ``110 ms``, ``≈ 6 ms`` if it is estimated, ``up to 8.5 ms`` if only a bound is known, or ``0 or 9 ms``
+    if it rests on a condition.
     """
     if todo.shown is None:
         return "unknown"
-    return f"{'up to ' if todo.at_most else '≈ ' if todo.sureness == 'estimated' else ''}{duration(todo.gained_us)}"
+    return f"{mark(todo)}{duration(todo.gained_us)}"
 
 
 _MARKS: Mapping[str, str] = {"communication": "communication", "host": "idle"}
@@ -117,7 +119,8 @@ def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | N
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
-        return write, f". {_FOLDER}/*/apply.sh"
+        settle = settling(store, run, ()) if todo.assumes else ()
+        return *settle, write, f". {_FOLDER}/*/apply.sh"
     if isinstance(todo.remedy, Search):
         return write, f'for D in {_FOLDER}/*/; do (cd "$D" && for S in tune_*.sh; do sh "$S"; done); done'
     if results and all(map(has_lines, results)):

@@ -24,6 +24,7 @@ from analyzers.explore.plain_text import amount, capital, of_one, percent, sente
 from analyzers.explore.queries import KernelRow
 from analyzers.explore.selection import FACETS, VIEWS, Selection, facet_text, from_url, interval_words
 from logparse.lazy import pd
+from logparse.libraries.miopen import find_db_choice
 from logparse.model import UPPER_BOUND
 from logparse.text import counted, duration, printable
 
@@ -345,6 +346,8 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     saving = (
         f"; up to {duration(float(total['saving_us']))} to save" if total["saving_us"] > 0 and chosen.filters else ""
     )
+    if total["conditional_us"] > 0 and chosen.filters:
+        saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
     headline = printable(capital(known.headline or "no verdict"))
     # What changed comes first, because it is what the user asks.
     made: list[object] = [html.strong(printable(change)), html.p(f"Left to do: {headline}")] if change else []
@@ -429,19 +432,22 @@ def answer(
 
 
 def _time_bar(time: TimeSplit) -> list[object]:
-    parts = [(name, us, 0.0) for name, us in time.parts if us > 0]
-    total = sum(us for _, us, _ in parts)
+    parts = [(name, us, 0.0, 0.0) for name, us in time.parts if us > 0]
+    total = sum(us for _, us, *_ in parts)
     return _bar(f"{time.title}: {duration(total)}", parts) if parts else []
 
 
 def _split_bar(parts: pd.DataFrame, chosen: Selection, untimed: float) -> list[object]:
-    columns = (parts[x].tolist() for x in ("kind", "us", "saving_us"))
-    rows = [(str(kind), float(us), min(float(saved), float(us))) for kind, us, saved in zip(*columns, strict=True)]
+    columns = (parts[x].tolist() for x in ("kind", "us", "saving_us", "conditional_us"))
+    rows = [
+        (str(kind), float(us), min(float(saved), float(us)), float(perhaps))
+        for kind, us, saved, perhaps in zip(*columns, strict=True)
+    ]
     if not rows:
         return []
     what = "Selected problems" if chosen.filters else "Problems"
     gap = f", nor are {amount(untimed)} calls without a time" if untimed > 0 else ""
-    head = f"{what}: {duration(sum(us for _, us, _ in rows))} (calls × time; other kernels are not in it{gap})"
+    head = f"{what}: {duration(sum(us for _, us, *_ in rows))} (calls × time; other kernels are not in it{gap})"
     return _bar(head, rows)
 
 
@@ -449,30 +455,33 @@ _PARTS = 9
 """Largest number of kinds of work in a bar. If there are more, the last part is the sum of the others."""
 
 
-def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
+def _bar(head: str, parts: Sequence[tuple[str, float, float, float]]) -> list[object]:
     """Return a bar that shows how time is divided among kinds of work, and its legend. Idle time is never in "other".
 
-    Each entry of ``parts`` is a tuple: the name of the kind, its time (µs), and how much of this time can be saved
-    (µs).
+    Each entry of ``parts`` is a tuple: the name of the kind, its time (µs), how much of this time can be saved (µs),
+    and how much more can be saved if a condition holds (µs).
     """
     if len(parts) > _PARTS:
         idle = [x for x in parts if x[0] == "idle"]
         kinds = [x for x in parts if x[0] != "idle"]
         room = _PARTS - 1 - len(idle)
-        parts = [*kinds[:room], ("other", sum(x[1] for x in kinds[room:]), sum(x[2] for x in kinds[room:])), *idle]
-    total = sum(us for _, us, _ in parts)
+        rest = kinds[room:]
+        sums = sum(x[1] for x in rest), sum(x[2] for x in rest), sum(x[3] for x in rest)
+        parts = [*kinds[:room], ("other", *sums), *idle]
+    total = sum(us for _, us, *_ in parts)
     bar, legend = [], []
-    for name, us, saved in parts:
+    for name, us, saved, perhaps in parts:
         for share, what, more in ((us - saved, "", ""), (saved, " to-save", ", can be saved")):
             if share > 0:
                 text = f"{printable(name)}: {duration(share)}{more}"
                 bar.append(html.span(class_=_look(name) + what, style=f"width:{100 * share / total:.2f}%", title=text))
         can = f", {duration(saved)} to save" if saved > 0 else ""
+        can += f", {duration(perhaps)} to save if {find_db_choice.ASSUMES}" if perhaps > 0 else ""
         words = f" {printable(name)} {duration(us)} ({percent(us / total)}{can})"
         legend.append(html.span([html.i(class_=_look(name)), words]))
-    if any(saved > 0 for *_, saved in parts):
+    if any(saved > 0 for _, _, saved, _ in parts):
         legend.append(html.span([html.i(class_="k to-save"), " hatched: can be saved"]))
-    label = ", ".join(f"{percent(us / total)} {printable(name)}" for name, us, _ in parts)
+    label = ", ".join(f"{percent(us / total)} {printable(name)}" for name, us, *_ in parts)
     return [
         html.p(html.b(head), class_="time"),
         html.div(bar, class_="time-bar", role="img", **_aria(label=label)),
@@ -532,6 +541,9 @@ _MEANS: Mapping[str, str] = {
     "confirmed": "repeated by logparse replay, in turns with the library's choice",
     "not confirmed": "not yet repeated by logparse replay",
     "may gain nothing": "the interval of the saving includes zero",
+    "if not in use yet": (
+        f"a saving only if {find_db_choice.ASSUMES}; a log with {find_db_choice.SETTLED_BY} names the solver"
+    ),
 }
 """Explanations of the words that say how certain a saving is."""
 
@@ -645,12 +657,14 @@ def detail(
     * ``expected``: a sentence about times of similar ones.
     * ``launched``: elements about its kernels.
     """
-    estimated = row["saving_from"] == "estimated"
+    estimated, unsettled = row["saving_from"] == "estimated", row["saving_from"] == "conditional"
+    now = "Now, by the system find-db" if unsettled else "Now"
+    saves = f"{'0 or ' * unsettled}{duration(row['saving_us'])}"
     numbers = [
-        ("Now" if row["own"] else f"Time in {printable(str(row['file']))}", duration(row["time_us"])),
+        (now if row["own"] or unsettled else f"Time in {printable(str(row['file']))}", duration(row["time_us"])),
         (f"Best known, in {printable(str(row['file']))}" if row["apart"] else "Best known", duration(row["then_us"])),
         (f"Calls of {one}" if (one := of_one(row["unit"])) else "Calls", amount(row["calls"])),
-        ("Could save" + (", estimated" if estimated else ""), duration(row["saving_us"])),
+        ("Could save" + (", estimated" if estimated else ""), saves),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),
     ]

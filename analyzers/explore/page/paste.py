@@ -120,7 +120,8 @@ def _in_another_file(row: Row) -> str:
 
     The ratio W ÷ max(F, B) is of the first file. The text is empty if the two times are alike.
     """
-    if pd.isna(row["w_us"]) or not row["best_us"] < _MUCH_FASTER * row["w_us"]:
+    said = row["saving_from"] == "conditional"  # The finding names both files already.
+    if said or pd.isna(row["w_us"]) or not row["best_us"] < _MUCH_FASTER * row["w_us"]:
         return ""
     return (
         f" W ÷ max(F, B) is of {row['passes_from']}, where the fastest W takes {duration(row['w_us'])}. The best known "

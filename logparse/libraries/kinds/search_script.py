@@ -25,6 +25,7 @@ class SearchScript:
     A module in the library's folder defines it as ``SEARCH_SCRIPT``.
 
     * ``name``: the name of the script's file.
+    * ``library``: the library that searches, for example ``miopen``.
     * ``problems``: the class of the calls for which the library can search, for example ``GemmProblem``.
     * ``command``: a function that returns the shell command that searches for one call, with the library's own tool. It
       raises EmissionError if a field is unknown that the tool needs.
@@ -33,6 +34,7 @@ class SearchScript:
     """
 
     name: str
+    library: str
     problems: type[Problem]
     command: Command
     template: Path

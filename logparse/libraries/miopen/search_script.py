@@ -8,4 +8,6 @@ from logparse.libraries.kinds.search_script import SearchScript
 from logparse.libraries.miopen.driver import command
 from logparse.model import ConvProblem
 
-SEARCH_SCRIPT = SearchScript("tune_miopen.sh", ConvProblem, command, Path(__file__).with_name("tune_miopen.sh.in"))
+SEARCH_SCRIPT = SearchScript(
+    "tune_miopen.sh", "miopen", ConvProblem, command, Path(__file__).with_name("tune_miopen.sh.in")
+)

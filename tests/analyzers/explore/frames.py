@@ -33,7 +33,7 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     "workload": {**dict.fromkeys(("run", "kind", "problem", "calls_from"), _TEXT), "pid": _NUMBER, "calls": _NUMBER},
     "calls": {
         **dict.fromkeys(("source_id", "run", "category", "problem", "solution"), _TEXT),
-        "count": _NUMBER,
+        **dict.fromkeys(("count", "pid"), _NUMBER),
         "by_tool": "boolean",
     },
     "links": dict.fromkeys(("problem", "other", "level"), _TEXT),

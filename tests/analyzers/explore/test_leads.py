@@ -101,7 +101,7 @@ def test_every_card_and_remark_leads_to_the_rows_that_it_counts(
     leads = {run: _leads_of(client, pages, run) for run in store.runs()}
     assert sum(cards for cards, _ in leads.values()) > 5, "or nothing is tested"
     _, slow = leads["job"]
-    assert len(slow) == 7, "7 of 15 backward-weight problems are slow"
+    assert len(slow) == 6, "7 of 15 are slow in the find-db, and the job runs a faster solution of one"
     assert all(x.startswith("W ") for x in slow)
 
 
@@ -138,12 +138,13 @@ def test_problems_timed_by_a_find_db_alone_have_times(client: FlaskClient, pages
 
     So the times of a file for this device are times of the calls. They are shown with the file that has them.
     """
+    surroundings(client, pages, "?run=job&view=weights")  # waits for the analyzers
     listed = rows(client, "?run=job&view=weights")
     assert len(listed) == 15
     assert {x["direction"] for x in listed} == {"W"}
     for row in listed:
         assert row["sibling_ratio"] == pytest.approx(row["w_us"] / max(row["f_us"] or 0, row["b_us"] or 0)), row
-        assert row["passes_from"] == "gfx942130.HIP.fdb.txt"
+        assert row["passes_from"].endswith("gfx942130.HIP.fdb.txt")
         assert row["beyond_us"] == pytest.approx(
             row["calls"] * max(0, row["w_us"] - max(row["f_us"], row["b_us"])) / 1e3
         )
@@ -152,10 +153,10 @@ def test_problems_timed_by_a_find_db_alone_have_times(client: FlaskClient, pages
     assert beyond == sorted(beyond, reverse=True), "the layers that lose most come first"
     drawn = part(client, "chart", search="?run=job&view=weights", theme="light", webgl=True)["figure"]["data"]
     assert sum(len(x["customdata"]) for x in drawn if x.get("customdata")) == 15
-    both = next(x for x in listed if x["time_us"] == pytest.approx(206, abs=1) and x["w_us"] > 3000)
-    card = words(part(client, "card", search=f"?run=job&problem={both['id']}", theme="light")["card"])
-    assert "W ÷ max(F, B) is of gfx942130.HIP.fdb.txt, where the fastest W takes 3.98 ms" in card
-    assert "takes 206 µs, which is 1.02 × the slower of F and B" in card
+    [named] = [x for x in listed if "; F and B from " in x["passes_from"]]
+    assert named["w_us"] == pytest.approx(named["time_us"]), "a log names this solver, so W is its time"
+    card = words(part(client, "card", search=f"?run=job&problem={named['id']}", theme="light")["card"])
+    assert "1.02× (W 206 µs, F" in card
     for row in listed:
         card = words(part(client, "card", search=f"?run=job&problem={row['id']}", theme="light")["card"])
         assert "No solution of this problem is timed" not in card

@@ -46,8 +46,8 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     assert (ceiling.default_us, ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
     assert (ceiling.calls_share, ceiling.untimed_share) == (0.5, 0.25)
     assert render.ceiling_lines(ceiling) == [
-        "ceiling (greatest possible saving): 4.8 ms of 12 ms, if every problem ran its best known solution; "
-        "known for 50.0% of calls; 25.0% of calls are not timed in any file"
+        "ceiling (greatest possible saving): 4.8 ms of the 12 ms of calls with two measured times (50.0% of all "
+        "calls), if each ran its best known solution; 25.0% of calls are not timed in any file"
     ]
 
 

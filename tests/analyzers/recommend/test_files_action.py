@@ -8,7 +8,7 @@ import pytest
 from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module
 from analyzers.recommend.documents import report
-from analyzers.recommend.files_action import OVERRIDES, files_action
+from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB, files_actions
 from analyzers.recommend.ranking import recommend
 from logparse.model import Advise, Finding, Gain
 from tests.analyzers.build import facts, frame, tables
@@ -31,31 +31,29 @@ def findings() -> list[Finding]:
 
 
 def test_the_sum_of_the_rows_is_what_the_files_do(findings: list[Finding]) -> None:
-    result = files_action(findings, 1e9, TABLES, Settings(steps=4))
-    assert result is not None
+    [result] = files_actions(findings, 1e9, TABLES, Settings(steps=4))
     assert result.saving_us == pytest.approx(sum(x.saving_us or 0.0 for x in findings))
-    assert (result.now_us, result.steps, len(result.parts)) == (1e9, 4.0, len(findings))
+    assert result.now_us == pytest.approx(sum((x.now_us or 0.0) * (x.calls or 1) for x in findings))
+    assert (result.steps, len(result.parts)) == (4.0, len(findings))
     assert (result.measured_share, result.untimed) == (1.0, ())
     assert result.changed_us <= result.now_us
 
 
 def test_only_rows_that_are_written_count(findings: list[Finding]) -> None:
-    assert files_action(findings, 1e9, TABLES, Settings(confirmed_only=True)) is None, "none is confirmed"
+    assert files_actions(findings, 1e9, TABLES, Settings(confirmed_only=True)) == [], "none is confirmed"
     best = max(findings, key=lambda x: x.saving_us or 0.0)
-    one = files_action(findings, 1e9, TABLES, Settings(max_rows=1))
-    assert one is not None
+    [one] = files_actions(findings, 1e9, TABLES, Settings(max_rows=1))
     assert (one.saving_us, len(one.parts)) == (best.saving_us, 1)
     assert one.application.line.startswith("1 row, ")
 
 
 def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
-    unsure = files_action(
+    [unsure] = files_actions(
         [replace(x, p=None, per_call=x.per_call and Gain(x.per_call.now_us, x.per_call.then_us)) for x in findings],
         1e9,
         TABLES,
         Settings(),
     )
-    assert unsure is not None
     assert unsure.high_us == unsure.now_us
     assert not unsure.pays
     one = findings[0]
@@ -63,8 +61,7 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
     assert gain is not None
     ends = {"high_us": gain.now_us - 0.5 * gain.saving_us, "low_us": gain.now_us - 2.0 * gain.saving_us}
     sure = replace(one, p=0.001, per_call=replace(gain, **ends))
-    result = files_action([sure], 1e9, TABLES, Settings())
-    assert result is not None
+    [result] = files_actions([sure], 1e9, TABLES, Settings())
     assert result.pays
     assert (result.now_us - result.high_us, result.now_us - result.low_us) == pytest.approx(
         (0.5 * saving, 2.0 * saving)
@@ -95,8 +92,17 @@ def test_the_saving_per_step_comes_from_the_trace() -> None:
 
 
 def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
-    assert files_action([replace(x, remedy=Advise()) for x in findings], 1e9, TABLES, Settings()) is None
-    assert files_action([replace(x, in_run=None) for x in findings], 1e9, TABLES, Settings()) is None
+    assert files_actions([replace(x, remedy=Advise()) for x in findings], 1e9, TABLES, Settings()) == []
+    assert files_actions([replace(x, in_run=None) for x in findings], 1e9, TABLES, Settings()) == []
+
+
+def test_savings_with_a_condition_are_stated_apart(findings: list[Finding]) -> None:
+    first, *rest = findings
+    unsettled = replace(first, evidence=replace(first.evidence, assumes="the job does not read its user find-db yet"))
+    sure, perhaps = files_actions([unsettled, *rest], 1e9, TABLES, Settings())
+    assert (sure.action, perhaps.action) == (OVERRIDES, USER_FIND_DB)
+    assert perhaps.saving_us == pytest.approx(first.saving_us)
+    assert sure.saving_us == pytest.approx(sum(x.saving_us or 0.0 for x in rest))
 
 
 def test_recommend_lists_the_files_among_the_actions() -> None:

@@ -347,8 +347,8 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendat
 
 def test_rendering(found: Recommendation) -> None:
     text = report(found, [])
-    assert "1.2 ms of 5.8 ms, if every problem ran its best known solution" in text
-    assert "93.8% of calls" in text
+    assert "1.2 ms of the 5.8 ms of calls with two measured times" in text
+    assert "(93.8% of all calls)" in text
     assert "4 findings, 2 with an override" in text
     table = render.rows(found)
     assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
