@@ -25,13 +25,14 @@ class Guard:
 
     * ``on`` becomes False at the first error. Then logparse stops counting and timing steps.
     * ``why`` is that error's text for the user.
+    * ``thread`` has the attribute ``within``, with a value of its own in each thread (see ``_Thread``).
     """
 
-    def __init__(self, ended: Callable[[str], None]) -> None:
+    def __init__(self, ended: Callable[[str], None], thread: Any = None) -> None:
         self.on = True
         self.why = ""
         self._ended = ended
-        self.thread = _Thread()
+        self.thread = _Thread() if thread is None else thread
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function of logparse so that it raises no error into the user's job. Return the wrapped function.
@@ -52,15 +53,21 @@ class Guard:
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
-                if not isinstance(error, Exception) or _raised_by_signal_handler(error):
-                    self.end(f"{type(error).__name__} interrupted the observer")
+                if self.must_raise(error):
                     raise
-                self.end(f"{type(error).__name__}: {error}")
                 return None
             finally:
                 thread.within = False
 
         return call
+
+    def must_raise(self, error: BaseException) -> bool:
+        """Stop observing after ``error``, which one of our functions has raised. Return True if it is the job's."""
+        if not isinstance(error, Exception) or _raised_by_signal_handler(error):
+            self.end(f"{type(error).__name__} interrupted the observer")
+            return True
+        self.end(f"{type(error).__name__}: {error}")
+        return False
 
     def end(self, why: str) -> None:
         """Stop counting and timing the job's steps. ``why`` is the reason for the user."""

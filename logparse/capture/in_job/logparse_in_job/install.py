@@ -51,7 +51,8 @@ def install() -> None:
 
 def _install(found: Observer) -> None:
     _wrap_modules(found)
-    register_optimizer_step_post_hook(_step_hook(found))
+    dynamo.hide(found.step_ended, _no_hook)
+    register_optimizer_step_post_hook(found.step_ended)
     when_job_profiles(found.give_up_window)
     _wrap_graphs(found)
     _wrap_functions(found)
@@ -70,21 +71,6 @@ def _install(found: Observer) -> None:
         ).start()
 
 
-def _step_hook(found: Observer) -> Callable[..., None]:
-    """Return the hook that PyTorch calls at the end of every optimizer step, so that logparse can count the steps.
-
-    Steps beneath ``torch.compile`` are not counted. If a window ended there, PyTorch's profiler would print a warning
-    about the compiled region that is still open.
-    """
-
-    def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if dynamo.callback() is None:
-            found.end_step(optimizer, args, kwargs)
-
-    dynamo.hide(step_ended, _no_hook)
-    return step_ended
-
-
 def _no_hook(optimizer: Any, args: Any, kwargs: Any) -> None: ...
 
 
@@ -95,7 +81,7 @@ def _wrap_modules(found: Observer) -> None:
     wrapper = _in_the_same_frame(original, found) or found.with_a_frame
     for function in (wrapper, found.with_a_frame):
         dynamo.hide(function, original)
-    for function in (found.begin, found.ended, found.failed):
+    for function in (found.usual_begin, found.begin, found.ended, found.failed):
         dynamo.hide(function)
     dynamo.take_for_original(original, wrapper)
     names = [name for name, value in vars(torch.nn.Module).items() if value is original]
@@ -118,6 +104,7 @@ def _wrap_graphs(found: Observer) -> None:
 
     def begin_capture(args: Any, kwargs: Any) -> Any:
         found.tracing.graphs.capture_begins(args[0])
+        found.lean.on = False
         return args[0]
 
     def capture_begun(graph: Any, whole: bool) -> None:

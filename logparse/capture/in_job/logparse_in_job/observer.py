@@ -32,6 +32,7 @@ from torch.optim.optimizer import Optimizer
 from . import clock, dynamo, ordinary
 from .guard import Guard
 from .host_time import HostTime
+from .lean import Inputs, Lean, functions
 from .profiler import is_busy
 from .record import Record
 from .sizes import sizes
@@ -85,15 +86,17 @@ class Observer:
         self.named = environ.get("LOGPARSE_TRACE_UNIT", "")
         self.seconds = float(environ.get("LOGPARSE_TRACE_SECONDS", "0"))
         self._expected = int(environ.get("LOGPARSE_TRACE_EXPECTED", "0"))
-        self.guard = Guard(self._observation_ended)
+        self.here = UnderWay()
+        self.guard = Guard(self._observation_ended, self.here)
         self.compiles: Callable[[], Any] = dynamo.callback
         self.with_a_frame: Any = None
-        self.here = UnderWay()
         self.begin_module = self.guard(self._begin_module)
         self.end_module = self.guard(self._end_module)
         self.end_step = self.guard(self._end_step)
         self.give_up_window = self.guard(self._give_up_window)
         self.give_up_trial = self.guard(self._give_up_trial)
+        self.lean = Lean(self.here.calls)
+        self.usual_begin, self.step_ended = functions(self)
         self.reset()
 
     def reset(self) -> None:
@@ -103,7 +106,7 @@ class Observer:
         """
         self._lock = threading.Lock()
         self.here.begin_anew()
-        self._latest = self.here.calls
+        self.lean.begin_anew(self.here.calls)
         self._series: Dict[str, Series] = {}
         self._timer = clock.Timer()
         self.host = HostTime()
@@ -126,7 +129,7 @@ class Observer:
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
-    def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], key: Any = None) -> bool:
         """Note that the job calls a model. Return True if logparse counts or times this call.
 
         If it does, ``ended`` or ``failed`` is called afterwards. The wrapper calls this method only for the outermost
@@ -136,6 +139,8 @@ class Observer:
         * A Python profiler is on, which would count our functions.
         * logparse has stopped after an error of its own.
         * Python's stack has no room for our functions.
+
+        The call's counter is remembered under ``key``, for ``usual_begin`` (see ``lean.py``).
         """
         if sys.getprofile() is not None:
             return False
@@ -145,7 +150,7 @@ class Observer:
                 return False
             here = self.here
             here.inside, here.token = True, None
-            here.token = self.begin_module(module, args, kwargs)
+            here.token = self.begin_module(module, args, kwargs, key)
             return True
         except RecursionError:
             self.here.inside = False
@@ -176,12 +181,18 @@ class Observer:
 
     def failed(self, module: Any) -> None:
         """Note that a call of the job's model has ended with an exception."""
+        if self.here.lean is not None:
+            self.here.lean.call_failed()
         if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
 
-    def _begin_module(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[_Token]:
+    def _begin_module(
+        self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], key: Any = None
+    ) -> Optional[_Token]:
         here, tracing = self.here, self.tracing
+        if here.lean is not None:
+            here.lean.undo = None
         over = self.traced and tracing.is_over
         if tracing.graphs.capturing or (not over and ordinary.is_capturing()):
             return None
@@ -193,7 +204,7 @@ class Observer:
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending()
-        calls = self._latest = here.calls
+        calls = self.lean.latest = here.calls
         calls.count += 1
         if self.trial is not None:
             self.trial.called(module, args, kwargs)
@@ -201,10 +212,11 @@ class Observer:
             calls.shapes = sizes(args, kwargs)
         if here.open:
             return None
+        inputs = here.lean.remember_inputs(key, calls) if here.lean is not None else None
         if torch.is_grad_enabled():
             return None, True, None
         if over:
-            self._count(calls)
+            self._count(calls, inputs)
             return None
         window = tracing.begin_call("module") if tracing.several_threads else None
         return clock.now() if tracing.leaves_times_alone else None, False, window
@@ -243,6 +255,7 @@ class Observer:
         changed = leaders.changes != changes
         if changed and sort in self._series:
             self.tracing.second_phase()
+            self.lean.on = False
         # A step of the job lasts from one such event to the next.
         start = None if changed else here.last_ends.get(sort)
         here.last_ends[sort] = end
@@ -311,6 +324,7 @@ class Observer:
         if timed and end is None:
             end = clock.now()
         with self._lock:
+            self.lean.fold()
             series = self._series.get(sort) or self._series.setdefault(sort, Series())
             if sort in PERIODS:
                 name, calls = self._name_of_period(sort)
@@ -319,6 +333,8 @@ class Observer:
                 name = calls.name
             kind = series.add(name, made)
             is_unit = unit_of(self._series) == sort
+            if sort in PERIODS and calls is self.here.calls and self._is_steady and self._has_trained:
+                self.here.lean.remember_period(sort, calls, series, kind)
             if is_unit or sort != "forward":  # Calls with gradients that are no units belong to the step that follows
                 calls.begin_anew()
             if threading.get_ident() != MAIN_THREAD:
@@ -343,20 +359,41 @@ class Observer:
         if is_unit and self.record.is_due and tracing.window is None:
             self.write()
 
-    def _count(self, calls: Calls) -> None:
+    def _count(self, calls: Calls, inputs: Optional[Inputs]) -> None:
         """Count a call of the model without gradients, such as a request to a server.
 
         This is used after the last trace has been written. Then only the number of calls is still wanted, and no call
-        is traced or timed.
+        is traced or timed. The counter is remembered in ``inputs``.
         """
         with self._lock:
+            self.lean.fold()
             series = self._series.get("module") or self._series.setdefault("module", Series())
-            series.add(calls.name)
+            kind = series.add(calls.name)
+            if self._is_steady and inputs is not None:
+                inputs.alone = self.here.lean.counter(series, kind)
             calls.begin_anew()
             if threading.get_ident() != MAIN_THREAD:
                 self.tracing.several_threads = True
         if self.record.is_due and unit_of(self._series) == "module":
             self.write()
+
+    @property
+    def _is_steady(self) -> bool:
+        """True if ``lean.py`` may count the next calls of this thread."""
+        if not self.traced or not self.tracing.is_over or self._pending is not None:
+            return False
+        if self.here.lean is None:
+            self.here.lean = self.lean.new_thread(self.here.leaders)
+        self.lean.due_s, self.lean.on = self.record.due_s, not self.tracing.graphs.capturing
+        if not self.guard.on:  # Asked last, because another thread may have ended the observation meanwhile
+            self.lean.on = False
+        return True
+
+    @property
+    def _has_trained(self) -> bool:
+        """True if a call with gradients is not the job's unit, and never will be."""
+        steps = self._series.get("optimizer")
+        return steps is not None and steps.count >= LEAST
 
     @property
     def _is_capturing(self) -> bool:
@@ -378,7 +415,8 @@ class Observer:
         """
         calls = self.here.calls
         if not calls.count and not calls.shapes:
-            calls = self._latest  # Autograd makes the step in its own thread, but another thread has called the module
+            # Autograd makes the step in its own thread, but another thread has called the module
+            calls = self.lean.latest
         changes = self.here.leaders[sort].changes
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
@@ -471,14 +509,19 @@ class Observer:
 
         Raises OSError if it fails.
         """
-        sort = unit_of(self._series)
-        none = "time" if self.tracing.has_windows_of_time else "none"
-        series = self._series.get(sort) if sort is not None else None
         with self._lock:  # Several threads of a server may write at once, while others count
+            self.lean.fold()
+            sort = unit_of(self._series)
+            none = "time" if self.tracing.has_windows_of_time else "none"
+            series = self._series.get(sort) if sort is not None else None
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
+            self.lean.due_s = self.record.due_s
 
     def at_end(self) -> None:
         """Finish the present trace and write the number of steps to a file, because the Python process ends."""
+        self.lean.on = False
+        with self._lock:
+            self.lean.fold()
         self.tracing.at_end()
         if self.trial is not None:
             self.trial.at_end()
@@ -524,6 +567,7 @@ class Observer:
 
     def _observation_ended(self, why: str) -> None:
         """Stop counting and tracing after an error in logparse's code, and note the reason for the user."""
+        self.lean.on = False
         self.record.note(f"the observation ended, and the job went on: {why}")
         try:
             if self.trial is not None:

@@ -8,7 +8,7 @@ transform is on), it is assumed that this version also lacks the feature.
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Mapping
 
 import torch
 
@@ -21,9 +21,23 @@ def _find(path: str, absent: Any) -> Callable[[], Any]:
 
 
 is_compiling: Callable[[], bool] = _find("compiler.is_compiling", False)
-_tracing_state = _find("_C._get_tracing_state", None)
-_dispatch_modes = _find("_C._len_torch_dispatch_stack", 0)
-_transforms = _find("_C._functorch.peek_interpreter_stack", None)
+
+
+class _Asked(Dict[str, bool]):
+    """Calls ``is_compiling`` for every name that is looked up."""
+
+    def __missing__(self, name: str) -> bool:
+        return is_compiling()
+
+
+COMPILING = "_is_compiling_flag"
+_known = COMPILING in getattr(getattr(is_compiling, "__code__", None), "co_names", ())
+flags: Mapping[str, Any] = vars(torch.compiler) if _known else _Asked()
+"""``flags[COMPILING]`` is the result of ``is_compiling()``, without a call of its two Python functions."""
+is_tracing: Callable[[], bool] = _find("_C._is_tracing", False)
+dispatch_modes: Callable[[], int] = _find("_C._len_torch_dispatch_stack", 0)
+transforms: Callable[[], Any] = _find("_C._functorch.peek_interpreter_stack", None)
+"""Function that returns None unless a functorch transform is on in this thread."""
 backward_task: Callable[[], int] = _find("_C._current_graph_task_id", -1)
 """Function that returns -1 unless autograd runs a backward pass in this thread."""
 
@@ -42,7 +56,7 @@ def only_computes() -> bool:
 
     Unlike ``is_plain`` it does not check whether ``torch.compile`` is compiling.
     """
-    return _tracing_state() is None and not _dispatch_modes() and _transforms() is None
+    return not is_tracing() and not dispatch_modes() and transforms() is None
 
 
 def in_backward() -> bool:

@@ -22,12 +22,13 @@ class Record:
     """Writes the file ``units_PID.json``, in which a process of the job lists its steps. Also names the trace files.
 
     * ``alone``: True if nothing is traced.
+    * ``due_s``: the moment from which the file must be written again (``time.monotonic``).
     * ``notes``: the remarks for the user.
     """
 
     def __init__(self, folder: str, alone: bool) -> None:
         self._folder, self._alone = folder, alone
-        self._written_s = time.monotonic()
+        self.due_s = time.monotonic() + _EVERY_S
         self.notes: List[str] = []
 
     def note(self, text: str) -> None:
@@ -45,7 +46,7 @@ class Record:
 
     @property
     def is_due(self) -> bool:
-        return time.monotonic() - self._written_s > _EVERY_S
+        return time.monotonic() >= self.due_s
 
     def write(self, sort: Optional[str], series: Optional[Series], tracing: str, windows: int) -> None:
         """Write the file ``units_PID.json``, which lists this process's steps, with the present counts and times.
@@ -58,7 +59,7 @@ class Record:
         * ``tracing`` says whether the times were steady before the traces.
         * ``windows`` is the number of traces.
         """
-        self._written_s = time.monotonic()
+        self.due_s = time.monotonic() + _EVERY_S
         kinds = series.kinds if series is not None else {}
         found: Dict[str, Any] = {
             "logparse_units": sort or "time",

@@ -8,7 +8,8 @@ import torch
 
 _MOST_TENSORS, _DEEPEST, _MOST_TEXTS = 2, 3, 1000
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
-_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
+"""Function that returns how many modes (such as ``torch.device(…)``) see every attribute of a tensor that is read."""
 _texts: Dict[Tuple[torch.dtype, torch.Size], str] = {}
 """Cache of the texts for tensors, by type and shape of the tensor. Making a text again costs several µs per call."""
 
@@ -34,7 +35,7 @@ def _add(found: List[str], values: Iterable[Any], depth: int) -> None:
             return
         kind = type(value)
         if kind in _KNOWN:
-            found.append(_text(value) if not _modes() else _without_modes(value))
+            found.append(_text(value) if not function_modes() else _without_modes(value))
         elif depth < _DEEPEST and kind in (tuple, list):
             _add(found, value[:8], depth + 1)
         elif depth < _DEEPEST and kind is dict:

@@ -15,6 +15,8 @@ class Calls:
     224]``.
     """
 
+    __slots__ = ("count", "shapes")
+
     def __init__(self) -> None:
         self.count, self.shapes = 0, ""
 
@@ -30,6 +32,9 @@ class Calls:
         self.count, self.shapes = 0, ""
 
 
+Leaders = Dict[str, Leader]
+
+
 class UnderWay(threading.local):
     """The present activity of one thread of the job: whether it is inside a model's call or a step.
 
@@ -38,10 +43,13 @@ class UnderWay(threading.local):
     * ``open`` says what kind of wrapped function is being called (``named`` or ``request``), or is empty.
     * ``last_ends`` holds the moment at which the last step ended, by how it was recognised.
     * ``leaving`` is an object that Python deletes when the thread ends.
+    * ``within`` is True while one of logparse's own functions runs (``guard.py``).
+    * ``lean`` holds this thread's counters once tracing is over (``lean.py``), and before that None.
     """
 
     def __init__(self) -> None:
         self.leaving: Any = None
+        self.within = False
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -50,4 +58,5 @@ class UnderWay(threading.local):
         self.open = ""
         self.calls = Calls()
         self.last_ends: Dict[str, Any] = {}
-        self.leaders = {"optimizer": Leader(), "forward": Leader()}
+        self.leaders: Leaders = {"optimizer": Leader(), "forward": Leader()}
+        self.lean: Any = None

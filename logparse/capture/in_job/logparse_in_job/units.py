@@ -164,13 +164,18 @@ class Leader:
     The first one that is used is chosen. If another one is then used ``_SUCCESSION`` times while the first one is not,
     the other one is chosen, because the job has gone on to a second phase. In a job that trains a discriminator five
     times per step of the generator, and in a job with one optimizer per parameter, the choice stays the same.
+
+    * ``leader`` identifies the chosen one.
+    * ``since`` holds how often each other one was used since the chosen one was used.
+    * ``changes`` tells how often another one was chosen.
     """
 
     _SUCCESSION = 10
+    __slots__ = ("changes", "leader", "since")
 
     def __init__(self) -> None:
-        self._leader: Optional[int] = None
-        self._since: Dict[int, int] = {}
+        self.leader: Optional[int] = None
+        self.since: Dict[int, int] = {}
         self.changes = 0
 
     def comes(self, key: int) -> int:
@@ -183,20 +188,20 @@ class Leader:
 
         ``key`` identifies the optimizer or model.
         """
-        if self._leader is None:
-            self._leader = key
-        if key == self._leader:
-            self._since.clear()
+        if self.leader is None:
+            self.leader = key
+        if key == self.leader:
+            self.since.clear()
             return 1
-        self._since[key] = made = self._since.get(key, 0) + 1
+        self.since[key] = made = self.since.get(key, 0) + 1
         if made < self._SUCCESSION:
             return 0
-        self._leader, self.changes = key, self.changes + 1
-        self._since.clear()
+        self.leader, self.changes = key, self.changes + 1
+        self.since.clear()
         return made
 
     def gone(self, key: int) -> None:
         """Forget an optimizer (or model) that the job has deleted."""
-        self._since.pop(key, None)
-        if key == self._leader:
-            self._leader = None
+        self.since.pop(key, None)
+        if key == self.leader:
+            self.leader = None
