@@ -49,6 +49,9 @@ class Application:
       file ``apply.py``.
     * ``helpers``: Python definitions that these lines use.
     * ``environment``: environment variables of the job.
+    * ``in_force``: for each setting of PyTorch that ``settings`` changes, a Python expression that is true as long as
+      the setting has its new value. The keys are for people, for example ``torch.backends.cudnn.benchmark``. The trial
+      in the running job names the settings by the same words (``disturbed``).
     * ``by_hand``: what a person must edit, if no such line can make the change.
     """
 
@@ -57,6 +60,7 @@ class Application:
     model: tuple[Python, ...] = ()
     helpers: tuple[Python, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    in_force: Mapping[str, Python] = field(default_factory=dict)
     by_hand: str = ""
 
 

@@ -38,7 +38,8 @@ def _application(job: Job, backend: str) -> Application | None:
         return None
     if job.backend == "CPU":  # The CPU has no order of backends of its own.
         line = Python("torch.backends.cuda.enable_flash_sdp(False)")
-        return Application(line=line, settings=(line,))
+        in_force = {"torch.backends.cuda.enable_flash_sdp": Python("not torch.backends.cuda.flash_sdp_enabled()")}
+        return Application(line=line, settings=(line,), in_force=in_force)
     # If a backend refuses an operand (a mask, a size), the call stays on its present backend.
     order = [BACKENDS[x] for x in dict.fromkeys((backend, *now, "flash", "efficient", "cudnn", "math"))]
     order = [x for x in order if x != "CUDNN_ATTENTION" or job.backend != "HIP"]
@@ -51,6 +52,7 @@ def _application(job: Job, backend: str) -> Application | None:
         settings=(python_line(Python("prefer_attention({})"), joined(Python(", "), map(python_literal, order))),),
         helpers=(HELPER,),
         environment=environment,
+        in_force={"the attention backends": python_line(Python("attention_comes_first({})"), order[0])},
     )
 
 

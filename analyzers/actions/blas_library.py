@@ -15,6 +15,11 @@ _LINES = {
     "cublaslt": Python('torch.backends.cuda.preferred_blas_library("cublaslt")'),
 }
 
+_IN_FORCE = {
+    "cublas": Python('torch.backends.cuda.preferred_blas_library().name == "Cublas"'),
+    "cublaslt": Python('torch.backends.cuda.preferred_blas_library().name == "Cublaslt"'),
+}
+
 
 def _change(work: Work, job: Job, library: str) -> Change | None:
     problem = work.problem
@@ -28,7 +33,8 @@ def _application(job: Job, library: str) -> Application | None:
     if job.backend != _BACKEND[library] or not job.gemms:
         return None
     line = _LINES[_TORCH[library]]
-    return Application(line=line, settings=(line,))
+    in_force = {"torch.backends.cuda.preferred_blas_library": _IN_FORCE[_TORCH[library]]}
+    return Application(line=line, settings=(line,), in_force=in_force)
 
 
 def _action(library: str) -> Action:

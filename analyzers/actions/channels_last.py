@@ -108,6 +108,7 @@ def _application(job: Job, benchmark: bool) -> Application | None:
         model=MODEL,
         helpers=(definitions("layout"),),
         environment=_ROCM if rocm else {},
+        in_force=cudnn_benchmark.IN_FORCE if benchmark else {},
     )
 
 

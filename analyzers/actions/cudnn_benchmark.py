@@ -14,12 +14,16 @@ from logparse.model import ConvProblem
 from logparse.quoting import Python
 
 SETTINGS = (Python("torch.backends.cudnn.benchmark = True"), Python("torch.backends.cudnn.benchmark_limit = 0"))
+IN_FORCE = {
+    "torch.backends.cudnn.benchmark": Python("torch.backends.cudnn.benchmark"),
+    "torch.backends.cudnn.benchmark_limit": Python("torch.backends.cudnn.benchmark_limit == 0"),
+}
 
 
 def _application(job: Job) -> Application | None:
     if not job.is_gpu or not job.convolutions:
         return None
-    return Application(line="; ".join(SETTINGS), settings=SETTINGS)
+    return Application(line="; ".join(SETTINGS), settings=SETTINGS, in_force=IN_FORCE)
 
 
 ACTION = Action(

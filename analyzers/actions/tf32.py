@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from analyzers.actions.action import Action, Application, Change
+from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import Job, Work
 from logparse.model import GemmProblem, Problem
 from logparse.quoting import Python
 
 SETTINGS = (Python("torch.backends.cuda.matmul.allow_tf32 = True"),)
+_IN_FORCE = {"torch.backends.cuda.matmul.allow_tf32": Python("computes_in_tf32()")}
 _NO_TF32 = ("sm_5", "sm_6", "sm_70", "sm_72", "sm_75")
 
 
@@ -27,7 +28,7 @@ def _application(job: Job) -> Application | None:
     older = job.arch is not None and job.arch.startswith(_NO_TF32)
     if job.backend != "CUDA" or older or not any(map(_in_full, job.gemms)):
         return None
-    return Application(line=SETTINGS[0], settings=SETTINGS)
+    return Application(line=SETTINGS[0], settings=SETTINGS, helpers=(definitions("tf32"),), in_force=_IN_FORCE)
 
 
 ACTION = Action(

@@ -39,7 +39,7 @@ from analyzers.evidence.units import KINDS, reweighed, traced_kinds, units, unit
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
 from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, beside_logs, step_of
 from logparse.errors import InputError
-from logparse.libraries.own.applied_marks import APPLIED, ASKED, EXPORTED
+from logparse.libraries.own.applied_marks import APPLIED, ASKED, EXPORTED, IN_FORCE, LOST, UNKNOWN, undone
 from logparse.libraries.own.job_units import KIND, UNIT
 from logparse.model import Gain
 from logparse.output import CHECK_FAILED, Answer
@@ -91,6 +91,7 @@ class ActionProof:
     * ``host_us``: additional time that the host is expected to need for the changed calls. Negative if it needs less.
     * ``same``: True if both runs launched the same kernels, about as often.
     * ``doubts``: reasons why the two runs cannot be compared. ``notes``: other facts for the reader.
+    * ``lost``: changes that were not in force any more when the second run ended. No time is stated as their gain.
     * ``unproven``: the reason why the second run may have run without the changes. If there is one, a gain proves
       nothing about the changes.
     """
@@ -111,6 +112,7 @@ class ActionProof:
     same: bool = False
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     unproven: str = ""
 
     @property
@@ -330,10 +332,11 @@ def verify_actions(
         host_us=sum(x.host_us for x in under.values()),
         same=both.same,
         doubts=tuple(doubts),
+        lost=tuple(both.lost(names)),
         unproven=both.unproven(names),
         notes=(
             *(x.in_part for x in chosen if x.in_part),
-            *both.notes(wall),
+            *both.notes(wall, names),
             *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs))),
         ),
     )
@@ -498,24 +501,34 @@ class _Both:
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
         """Yield a sentence for each change of a job that cannot be judged by comparing the job before and after it.
 
-        Either the job already made the change before, or it did not make it afterwards.
+        Either the job already made the change before, or it did not make it or keep it afterwards.
         """
         marks = [_marked(x) for x in self.runs]
+        lost = self.lost(names)
         for name in names:
             if name in marks[0]:
                 yield f"{self.before.run} also ran with {name}, so the job is compared with itself"
-            if name not in marks[1] and name in self._asked("settings"):
+            if name in lost:
+                yield undone(name, lost[name], self.after.run)
+            elif name not in marks[1] and name in self._asked("settings"):
                 yield f"{self.after.run} did not report that it applied {name}, so it ran without {name}"
         if files and self._asked("scripts") and not any(_marked(self.runs[1], EXPORTED)):
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
+    def lost(self, names: Sequence[str]) -> Mapping[str, set[str]]:
+        """Return which of the changes were not in force any more when a process of the second run ended.
+
+        The values name the settings of PyTorch that were set to another value.
+        """
+        return {name: undone for name, undone in _lost(self.runs[1]).items() if name in names}
+
     def unproven(self, names: Sequence[str]) -> str:
         """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that."""
-        lost = [x for x in names if x not in _marked(self.runs[1])]
+        unseen = [x for x in names if x not in _marked(self.runs[1]) and x not in self.lost(names)]
         # A warning needs three things: the user asked for changes, no process reported them, the same kernels ran.
-        if not lost or not self.same or not len(self._rows(ASKED)):
+        if not unseen or not self.same or not len(self._rows(ASKED)):
             return ""
-        return f"no process of {self.after.run} reported that it applied {', '.join(lost)}, and the same kernels ran"
+        return f"no process of {self.after.run} reported that it applied {', '.join(unseen)}, and the same kernels ran"
 
     def _asked(self, what: str) -> set[str]:
         return {name for text in self._rows(ASKED).values() for name in json.loads(text).get(what, ())}
@@ -523,8 +536,10 @@ class _Both:
     def _rows(self, name: str) -> Mapping[str, str]:
         return _values(self.runs[1], name)
 
-    def notes(self, wall: UnitTime | None) -> Iterator[str]:
+    def notes(self, wall: UnitTime | None, names: Sequence[str]) -> Iterator[str]:
         """Yield further sentences that the user must know, for example that too few steps were timed."""
+        for name in sorted(_unknown(self.runs[1]).intersection(names)):
+            yield f"no process of {self.after.run} reported at its end whether {name} was still in force"
         for run, found in zip(self.runs, self.units, strict=True):
             if wall is None and (found is None or not timed(found)):
                 yield f"{run.run}: too few steps were timed without the profiler"
@@ -546,11 +561,46 @@ def _values(tables: Tables, name: str) -> Mapping[str, str]:
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
     """Return the names of the changes with which a job ran, as its processes reported them or as its settings show.
 
-    ``kind`` selects other reports about a change, for example that the change failed.
+    A setting that a process lost (``_lost``) is left out. ``kind`` selects other reports about a change, for example
+    that the change failed.
     """
     names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
-    found = units(tables) if kind == APPLIED else None
-    return {x.removeprefix(kind) for x in names if x.startswith(kind)} | (found.settings if found else frozenset())
+    marked = {x.removeprefix(kind) for x in names if x.startswith(kind)}
+    if kind != APPLIED:
+        return marked
+    found = units(tables)
+    return (marked | (found.settings if found else frozenset())) - _lost(tables).keys()
+
+
+def _lost(tables: Tables) -> Mapping[str, set[str]]:
+    """Return the changes of a job that were not in force any more when one of its processes ended.
+
+    The values name the settings of PyTorch that were set to another value.
+    """
+    out: dict[str, set[str]] = {}
+    for name, found in _at_end(tables):
+        if found.get("at_end") == LOST:
+            out.setdefault(name, set()).add(str(found.get("undone")))
+    return out
+
+
+def _unknown(tables: Tables) -> set[str]:
+    """Return the changes of which no process of the job says whether they were in force when it ended.
+
+    Reports of an older ``apply.py`` never say it, so they are not counted.
+    """
+    said: dict[str, set[str]] = {}
+    for name, found in _at_end(tables):
+        said.setdefault(name, set()).add(str(found.get("at_end", IN_FORCE)))
+    return {name for name, words in said.items() if words == {UNKNOWN}}
+
+
+def _at_end(tables: Tables) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield what each process of the job reported about each change that it applied."""
+    rows = tables.facts[tables.facts["run"] == tables.run]
+    for name, value in zip(rows["name"].astype(str), rows["value"].astype(str), strict=True):
+        if name.startswith(APPLIED):
+            yield name.removeprefix(APPLIED), json.loads(value)
 
 
 def _ranks(tables: Tables) -> Mapping[str, set[str]]:
@@ -609,6 +659,9 @@ def headline(found: ActionProof) -> str:
 
     For example: "verified: step 48 ms → 31 ms with tf32".
     """
+    if found.lost:
+        were = "was" if len(found.lost) == 1 else "were"
+        return f"{found.verdict}: {' and '.join(found.lost)} {were} not in force until the end of {found.after}"
     gain = found.wall or found.measured
     times = (gain.now_us, gain.then_us)
     what = f"{found.unit} " if found.wall else f"GPU computation of a {found.unit} "
@@ -620,7 +673,7 @@ def lines(found: ActionProof) -> list[str]:
     """Return at most 12 lines for the user: the verdict, the promised and the measured gain, and what became slower."""
     out = []
     gain = found.measured
-    if gain.now_us and gain.then_us and found.share:
+    if gain.now_us and gain.then_us and found.share and not found.lost:
         out.append(
             f"GPU computation {duration(gain.now_us)} → {duration(gain.then_us)}, {gained(gain.saving_us)}, "
             f"promised {signed(found.promised.saving_us)} {_interval(found.promised)}"

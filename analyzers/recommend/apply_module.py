@@ -128,6 +128,7 @@ def module(
         "with_settings": _each(
             Python("{}, "), [x.action.name for x in usable if x.application.settings or x.application.environment]
         ),
+        "in_force": joined(_NOTHING, [_conditions(x) for x in usable]),
         "settings": joined(_NOTHING, [_branch(x, x.application.settings) for x in usable]),
         "model": joined(_NOTHING, [_branch(x, _marked(x)) for x in usable]),
         "helpers": joined(_NOTHING, [filled(Python("\n@text@\n"), {"text": x}) for x in helpers]),
@@ -166,6 +167,18 @@ def _entry(result: ActionResult, step: Gain | None, hidden: bool, in_job: bool) 
         )
         about += f"; {why}, so the change is applied only if it is named"
     return python_line(Python("    {}: ({}, {}),\n"), result.action.name, about, dict(result.application.environment))
+
+
+def _conditions(result: ActionResult) -> Python:
+    """Return a line for ``apply.py`` that tells whether each setting of PyTorch that a change makes is still in force.
+
+    Returns empty code if the change makes no setting.
+    """
+    lines = result.application
+    if not (lines.settings or lines.environment):
+        return _NOTHING
+    each = [python_line(Python("({}, lambda: {})"), name, test) for name, test in lines.in_force.items()]
+    return python_line(Python("    {}: [{}],\n"), result.action.name, joined(Python(", "), each))
 
 
 def _marked(result: ActionResult) -> list[Python]:

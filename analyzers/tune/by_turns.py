@@ -176,7 +176,7 @@ def alone(
         say(f"a run of the job {f'ended with exit code {ended.code}' if ended.code else 'timed no step'}")
         return None
     if not ended.code and (why := proves(marks)):
-        say(f"a run of the job ran without the changes: {why}")
+        say(f"not every change was in force in a run of the job: {why}")
         return None
     return units
 

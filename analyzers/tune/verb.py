@@ -333,6 +333,8 @@ class _Job:
         found = marks.read_marks(folder)
         if found:
             self.say(f"    applied {found}")
+        for line in found.notes:
+            self.say(f"    {line}")
         return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
@@ -340,7 +342,7 @@ class _Job:
         for line in again.missing:
             self.say(f"    {line}")
         made = job_module(found)
-        head = "tune: not verified, because the second run of the job ran without the changes"
+        head = "tune: not verified, because not every change was in force in the second run of the job"
         self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
 

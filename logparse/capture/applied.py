@@ -6,6 +6,9 @@ times say nothing about it. For example:
 
 * A setting is not applied if the job's Python never imports torch, or ignores ``PYTHONPATH``.
 * A script is not applied on another machine than the one for which it was made.
+
+At its end, each process adds to its mark whether the settings are still in force, because the job, a library or PyTorch
+itself may have set them to other values.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ FOLDER, ASKED_FILE = "applied", "asked.json"
 """Subfolder of the log folder in which a job reports what it applied, and file there with the requests."""
 NOT_APPLIED = 125
 """Exit code of ``run`` and ``tune`` if the job succeeded, but a requested setting or script was not applied.
+
+It is also the exit code if a setting was not in force any more when the job ended.
 
 ``env``, ``timeout`` and ``docker run`` also use 125 for errors of their own, as distinct from 126 and 127.
 """
@@ -97,7 +102,11 @@ def _alone(text: str) -> tuple[str, ...] | None:
 class Applied:
     """Changes that the processes of a job have applied: settings, changes of models, and environment variables.
 
-    * ``settings`` maps each setting to the number of processes that made it.
+    * ``settings`` maps each setting to the number of processes that made it and kept it until they ended. Processes
+      with an ``apply.py`` of an older version are counted, although they do not say how they ended.
+    * ``lost`` maps each setting to the number of processes that made it, but in which it was not in force any more when
+      they ended. ``undone`` maps the setting to the PyTorch settings that have another value.
+    * ``unknown`` maps each setting to the number of processes that made it, but did not say whether they kept it.
     * ``models`` maps each change of a model to the number of processes that made it.
     * ``variables`` maps each exported environment variable to the number of reports about it.
     * ``unchanged`` lists the changes of a model that found nothing to change.
@@ -107,6 +116,9 @@ class Applied:
     models: Mapping[str, int] = field(default_factory=dict)
     variables: Mapping[str, int] = field(default_factory=dict)
     unchanged: tuple[str, ...] = ()
+    lost: Mapping[str, int] = field(default_factory=dict)
+    undone: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.settings or self.models or self.variables)
@@ -122,6 +134,19 @@ class Applied:
             parts.append(f"{', '.join(sorted(self.variables))} by apply.sh")
         return "; ".join(parts)
 
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the user about settings of which it is not known whether they were in force until the end."""
+        return [
+            f"{printable(name)} was set in {processes(count)}, but it is not known whether it was still in force at "
+            "the end: a process that is killed or ends by os._exit cannot report it"
+            for name, count in sorted(self.unknown.items())
+        ]
+
+    def made(self, name: str) -> int:
+        """Return the number of processes that made a setting, whether or not they kept it."""
+        return sum(x.get(name, 0) for x in (self.settings, self.lost, self.unknown))
+
 
 def read_marks(folder: Path) -> Applied:
     """Read what the job's processes reported about the settings and scripts that they applied.
@@ -129,6 +154,8 @@ def read_marks(folder: Path) -> Applied:
     The reports are the files ``applied_*`` in ``folder``. A file that cannot be read is ignored.
     """
     settings, models, variables = Counter[str](), Counter[str](), Counter[str]()
+    lost, unknown = Counter[str](), Counter[str]()
+    undone: dict[str, frozenset[str]] = {}
     changed: set[str] = set()
     for path in sorted(folder.glob("applied_*")):
         try:
@@ -141,22 +168,29 @@ def read_marks(folder: Path) -> Applied:
                 variables[name] += 1
             elif kind + ":" == applied_marks.APPLIED:
                 what = json.loads(fact.value)
-                settings[name] += bool(what.get("setting"))
+                at_end = {applied_marks.LOST: lost, applied_marks.UNKNOWN: unknown}.get(what.get("at_end"), settings)
+                at_end[name] += bool(what.get("setting"))
+                if at_end is lost:
+                    undone[name] = undone.get(name, frozenset()) | {what["undone"]}
                 models[name] += bool(what.get("models"))
                 if any(model.get("changed") != 0 for model in what.get("models", ())):
                     changed.add(name)
-    return Applied(+settings, +models, +variables, tuple(sorted({*+models} - changed)))
+    unchanged = tuple(sorted({*+models} - changed))
+    return Applied(+settings, +models, +variables, unchanged, +lost, undone, +unknown)
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
     """Return lines about settings and scripts that were requested but not applied, with the reason.
 
-    The reason is only the likely one, for example that no process of the job imported torch. The list is empty if all
-    were applied.
+    The reason is only the likely one, for example that no process of the job imported torch. There is also a line for
+    each setting that was not in force any more when a process ended. The list is empty if all were applied.
     """
     out = []
-    names = [name for name in asked.settings or () if name not in found.settings]
-    if names or (asked.settings is None and not found.settings and not found.models):
+    for name, count in sorted(found.lost.items()):
+        of = "the job" if count == found.made(name) else f"{count:,} of {processes(found.made(name))}"
+        out.append(applied_marks.undone(name, found.undone[name], of))
+    names = [name for name in asked.settings or () if not found.made(name)]
+    if names or (asked.settings is None and not any((found.settings, found.lost, found.unknown, found.models))):
         out.append(f"not applied: {', '.join(names) or 'apply.py'}: {_why(asked, command)}")
     if asked.scripts and not found.variables:
         out.append(

@@ -35,7 +35,7 @@ class Ran:
 
     * ``ended`` says how the job ended.
     * ``found`` says which settings its processes applied.
-    * ``missing`` holds a line for the user about what was not applied, with the reason.
+    * ``missing`` holds lines for the user about what was not applied or did not stay in force, with the reason.
     """
 
     ended: job.Ended
@@ -44,7 +44,10 @@ class Ran:
 
     @property
     def code(self) -> int:
-        """The job's exit code. If the job succeeded but a setting was not applied, it is ``NOT_APPLIED`` (125)."""
+        """The job's exit code. If the job succeeded but a setting was not applied, it is ``NOT_APPLIED`` (125).
+
+        A setting that was not in force any more when the job ended counts as not applied.
+        """
         return self.ended.code or (marks.NOT_APPLIED if self.missing else 0)
 
     @property
@@ -53,7 +56,7 @@ class Ran:
         if self.ended.not_run:
             return []
         nothing = [f"{x} changed nothing in the model" for x in self.found.unchanged]
-        return [*([f"applied {self.found}"] if self.found else []), *nothing, *self.missing]
+        return [*([f"applied {self.found}"] if self.found else []), *nothing, *self.found.notes, *self.missing]
 
 
 def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> Ran:

@@ -19,7 +19,7 @@ from analyzers.actions.action import Application
 from analyzers.recommend.apply_module import module
 from analyzers.recommend.apply_script import script
 from logparse.capture import with_overrides
-from logparse.capture.applied import NOT_APPLIED, read_marks
+from logparse.capture.applied import NOT_APPLIED, Asked, missing, read_marks
 from logparse.errors import InputError
 from logparse.libraries.kinds.format import Emission
 from logparse.quoting import Python, Shell
@@ -96,7 +96,11 @@ def made(folder: Path, *, settings: bool = True) -> Path:
     """
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
-        application=Application(line="", settings=(Python("torch.backends.cudnn.benchmark = True"),)),
+        application=Application(
+            line="",
+            settings=(Python("torch.backends.cudnn.benchmark = True"),),
+            in_force={"torch.backends.cudnn.benchmark": Python("torch.backends.cudnn.benchmark")},
+        ),
         now_us=20e3, then_us=10e3, low_us=9e3, high_us=11e3, parts=(), steps=4.0,
     )  # fmt: skip
     written = module([result], kept=[result] if settings else [])
@@ -238,7 +242,7 @@ def test_capture_stores_the_applied_changes(tmp_path: Path, with_torch: dict[str
     done = subprocess.run(words, env=with_torch, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
     facts = open_store(tmp_path / "store").facts().set_index("name")["value"]
-    assert facts["applied:cudnn_benchmark"] == '{"setting": true}'
+    assert facts["applied:cudnn_benchmark"] == '{"setting": true, "at_end": "in force"}'
     assert sorted(json.loads(x)["settings"] for x in facts.loc[["applied_asked"]]) == [[], ["cudnn_benchmark"]]
 
 
@@ -251,3 +255,87 @@ def test_two_copies_of_the_module_in_one_process_leave_one_mark(tmp_path: Path, 
     found = read_marks(tmp_path / "marks")
     assert (found.settings, found.models, found.unchanged) == ({"cudnn_benchmark": 1}, {"a": 1}, ("a",))
     assert str(found) == "cudnn_benchmark in 1 process; a of the model in 1 process"
+
+
+# ------------------------------------------------------------------------------------------- in force until the end
+
+OFF = "torch.backends.cudnn.benchmark = False"
+UNDONE = (
+    "logparse: cudnn_benchmark was set, but it was not in force any more when {} ended: the job itself, or a library "
+    "that it uses, sets torch.backends.cudnn.benchmark; remove that line, or call `apply.settings('cudnn_benchmark')` "
+    "after it"
+)
+UNKNOWN = (
+    "logparse: cudnn_benchmark was set in 1 process, but it is not known whether it was still in force at the end: "
+    "a process that is killed or ends by os._exit cannot report it"
+)
+APPLIED = "logparse: applied cudnn_benchmark in 1 process"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        ("import torch", 0, [APPLIED]),
+        (f"import torch; {OFF}", NOT_APPLIED, [UNDONE.format("the job")]),
+        (f"import torch; {OFF}; torch.backends.cudnn.benchmark = True", 0, [APPLIED]),
+        (f"import torch; {OFF}; raise SystemExit(7)", 7, [UNDONE.format("the job")]),
+        ("import os, torch; os.chdir('/'); os.environ.clear()", 0, [APPLIED]),
+        (f"import os, torch; {OFF}; os._exit(0)", 0, [UNKNOWN]),
+        ("import os, torch; os.kill(os.getpid(), 9)", 137, [UNKNOWN]),
+        # A fork of a process leaves no mark of its own, and must not change the mark of the process.
+        (f"import os, torch\nif not os.fork(): {OFF}; raise SystemExit\nos.wait()", 0, [APPLIED]),
+        (f"import os, torch\nif os.fork(): os.wait(); {OFF}", NOT_APPLIED, [UNDONE.format("the job")]),
+        # An error of the check is not the job's.
+        ("import torch; del torch.backends", 0, [UNKNOWN]),
+        ("import os, shutil, torch; shutil.rmtree(os.environ['LOGPARSE_APPLIED'])", NOT_APPLIED, ["not applied"]),
+    ],
+)
+def test_a_setting_is_applied_only_if_it_is_in_force_at_the_end(
+    program: str, code: int, said: list[str], tmp_path: Path, with_torch: dict[str, str]
+) -> None:
+    """If the job itself sets a recommended setting to another value, ``run --with`` ends with an error.
+
+    In an earlier version, it said that the setting was applied, and ``tune`` compared the job with itself.
+    """
+    done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
+    assert (done.returncode, done.stdout) == (code, "")
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(said)
+    assert all(expected in line for line, expected in zip(lines, said, strict=True))
+
+
+def test_one_rank_that_lost_a_setting_is_an_error(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    ends = ["pass", OFF, "pass", "import os; os._exit(0)"]
+    ranks = [["-c", f"import torch; {end}"] for end in ends]
+    program = f"import subprocess, sys; [subprocess.run([sys.executable, *rank]) for rank in {ranks!r}]"
+    done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
+    assert done.returncode == NOT_APPLIED
+    assert done.stderr.splitlines() == [
+        "logparse: applied cudnn_benchmark in 2 processes", UNKNOWN, UNDONE.format("1 of 4 processes")
+    ]  # fmt: skip
+
+
+def test_a_call_after_the_jobs_own_line_counts(tmp_path: Path, with_torch: dict[str, str]) -> None:
+    """If the program calls ``apply.settings()`` after its own line, the setting is in force.
+
+    The process then has two copies of ``apply.py``: the program's, and the copy of ``run --with``.
+    """
+    folder = made(tmp_path / "made")
+    program = f"import sys, torch; {OFF}; sys.path.insert(0, {str(folder)!r}); import apply; apply.settings(); "
+    for end, code in (("", 0), (OFF, NOT_APPLIED)):
+        done = run_with(folder, sys.executable, "-c", program + end, environ=with_torch)
+        assert (done.returncode, done.stderr) == (code, f"{UNDONE.format('the job') if code else APPLIED}\n")
+
+
+def test_a_mark_of_an_older_version_is_read_as_before(tmp_path: Path) -> None:
+    mark: dict[str, object] = {"logparse_applied": 1, "settings": ["tf32"], "models": []}
+    (tmp_path / "applied_1.json").write_text(json.dumps(mark))
+    found = read_marks(tmp_path)
+    assert (str(found), found.lost, found.notes) == ("tf32 in 1 process", {}, [])
+    assert missing(Asked(("tf32",)), found, ["job"]) == []
+    (tmp_path / "applied_2.json").write_text(json.dumps({**mark, "at_end": {"lost": {"tf32": "\x1b[31mred"}}}))
+    found = read_marks(tmp_path)
+    assert (found.settings, found.lost) == ({"tf32": 1}, {"tf32": 1})
+    (line,) = missing(Asked(("tf32",)), found, ["job"])
+    assert "1 of 2 processes" in line
+    assert "\x1b" not in line

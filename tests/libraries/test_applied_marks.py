@@ -43,6 +43,17 @@ def test_marks_are_facts() -> None:
     assert units(found) == {"fact": 1}
 
 
+def test_what_a_process_found_at_its_end_is_in_the_fact() -> None:
+    names = ["tf32", "cudnn_benchmark", "blas_cublaslt"]
+    at_end = {"in_force": ["cudnn_benchmark"], "lost": {"tf32": "torch.backends.cuda.matmul.allow_tf32"}}
+    found = outcomes(FORMAT, lines(OF_MODULE | {"settings": names, "models": [], "at_end": at_end}))
+    assert {x.name: json.loads(x.value) for x in records_of(found, Fact)} == {
+        "applied:tf32": {"setting": True, "at_end": "lost", "undone": "torch.backends.cuda.matmul.allow_tf32"},
+        "applied:cudnn_benchmark": {"setting": True, "at_end": "in force"},
+        "applied:blas_cublaslt": {"setting": True, "at_end": "unknown"},
+    }
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -51,6 +62,10 @@ def test_marks_are_facts() -> None:
         lines(OF_MODULE | {"settings": "tf32"}),
         lines(OF_MODULE | {"settings": [1]}),
         lines(OF_MODULE | {"models": [{}]}),
+        lines(OF_MODULE | {"at_end": []}),
+        lines(OF_MODULE | {"at_end": {"in_force": "tf32"}}),
+        lines(OF_MODULE | {"at_end": {"lost": ["tf32"]}}),
+        lines(OF_MODULE | {"at_end": {"lost": {"tf32": 1}}}),
         b'{"logparse_applied": 1, "\xff": 2}',
     ],
 )

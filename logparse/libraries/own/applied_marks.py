@@ -9,35 +9,47 @@ They are in the folder that the variable ``LOGPARSE_APPLIED`` names:
 ::
 
     {"logparse_applied": 1, "pid": 4242, "settings": ["cudnn_benchmark"], "models": [
-        {"action": "channels_last", "class": "torchvision.models.resnet.ResNet", "modules": 161, "changed": 53}]}
+        {"action": "channels_last", "class": "torchvision.models.resnet.ResNet", "modules": 161, "changed": 53}],
+        "at_end": {"in_force": ["cudnn_benchmark"], "lost": {}}}
     {"logparse_applied": 1, "variables": ["MIOPEN_USER_DB_PATH"], "files": ["gfx942130.HIP.fdb.txt"]}
     {"logparse_applied": 1, "asked": {"settings": ["cudnn_benchmark"], "scripts": ["gfx942-304"]}}
 
 Each object is one line of its file.  ``changed`` is the number of modules that the action changed (type, parameters'
-sizes and strides, hooks).  The lines become facts:
+sizes and strides, hooks).
+
+``at_end`` is what the process found when it ended.  ``lost`` maps each setting that was not in force any more to what
+was set to another value, for example ``{"tf32": "torch.backends.cuda.matmul.allow_tf32"}``.  ``at_end`` is empty in two
+cases: the process was killed, or it ended by ``os._exit``.  An ``apply.py`` of an older version does not write
+``at_end``.  The lines become facts:
 
 =====================  ================================================================================================
-``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}``
+``applied:NAME``       an action; its value is ``{"setting": true, "at_end": "in force", "models": […]}``
 ``exported:NAME``      a variable that ``apply.sh`` exported; its value is the number of scripts that exported it
 ``applied_file:NAME``  a file that ``apply.sh`` applied
 ``applied_asked``      the object of ``asked.json``
 =====================  ================================================================================================
+
+In the value of ``applied:NAME``, ``at_end`` is ``in force``, ``lost`` or ``unknown``.  If it is ``lost``, ``undone`` is
+what was set to another value.  Facts of older marks have no ``at_end``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, read_facts
 from logparse.model import Fact
+from logparse.quoting import printable
 
 APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
 """Names of the facts about applied settings and files.
 
 The first three are only beginnings: the name of the setting or change, variable or file follows.
 """
+IN_FORCE, LOST, UNKNOWN = "in force", "lost", "unknown"
+"""Values of ``at_end``: whether a setting was still in force when the process that had made it ended."""
 recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 
 
@@ -61,7 +73,7 @@ def facts(data: bytes) -> list[Fact]:
     asked: list[Fact] = []
     for mark in _marks(data):
         for name in _texts(mark, "settings"):
-            actions.setdefault(name, {})["setting"] = True
+            actions.setdefault(name, {}).update({"setting": True, **_at_end(mark, name)})
         for model in _list(mark, "models"):
             if not isinstance(model, Mapping) or not isinstance(model.get("action"), str):
                 raise ValueError("in the report, the name of the action that changed a model is missing")
@@ -76,6 +88,35 @@ def facts(data: bytes) -> list[Fact]:
     made = [Fact(APPLIED + name, json.dumps(what)) for name, what in actions.items()]
     made += [Fact(EXPORTED + name, str(count)) for name, count in variables.items()]
     return [*made, *(Fact(FILE + name, str(count)) for name, count in files.items()), *asked]
+
+
+def _at_end(mark: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return whether a setting was still in force at the end of the process. Empty for marks of older versions."""
+    if "at_end" not in mark:
+        return {}
+    found = mark["at_end"]
+    if not isinstance(found, Mapping):
+        raise ValueError("at_end is not an object")
+    lost = found.get("lost", {})
+    if not isinstance(lost, Mapping) or not all(isinstance(x, str) for x in lost.values()):
+        raise ValueError("lost does not map the names of settings to texts")
+    if name in lost:
+        return {"at_end": LOST, "undone": lost[name]}
+    return {"at_end": IN_FORCE if name in _texts(found, "in_force") else UNKNOWN}
+
+
+def undone(name: str, what: Collection[str], of: str) -> str:
+    """Return a sentence for the user about a setting that was not in force any more when a process ended.
+
+    * ``name``: the action, for example ``tf32``.
+    * ``what``: the settings of PyTorch that have another value, for example ``torch.backends.cuda.matmul.allow_tf32``.
+    * ``of``: what ended, for example ``the job``.
+    """
+    name, sets = printable(name), " and ".join(sorted(map(printable, what)))
+    return (
+        f"{name} was set, but it was not in force any more when {of} ended: the job itself, or a library "
+        f"that it uses, sets {sets}; remove that line, or call `apply.settings({name!r})` after it"
+    )
 
 
 def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:

@@ -727,6 +727,46 @@ def test_equal_kernels_without_a_report_are_no_gain() -> None:
     assert judged(before, older, times=([units(before)] * 3, [units(older)] * 3)).verdict != "time unknown"
 
 
+def at_end(word: str, **more: str) -> dict[str, str]:
+    return {"applied:cudnn_benchmark": json.dumps({"setting": True, "at_end": word, **more})}
+
+
+@pytest.mark.parametrize("settings", ["", "cudnn_benchmark"])
+def test_a_change_that_was_lost_has_no_verdict(settings: str) -> None:
+    """If the job itself undid a change, ``verify`` does not say that the change made the job faster.
+
+    This also holds if the change was still in force when the job's settings were recorded (``settings``).
+    """
+    lost = at_end("lost", undone="torch.backends.cudnn.benchmark")
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **lost)
+    seen = marked("after", 800, steady(2300), job_settings=settings, **lost)
+    for run in (after, replace(seen, facts=seen.facts.replace({"source_id": {"marks": "units"}}))):
+        found = judged(simple("before", 1000, steady(2500)), run)
+        assert (found.verdict, found.wall) == ("time unknown", None)
+        assert stripped(found)[0] == "time unknown: cudnn_benchmark was not in force until the end of after"
+        why = (
+            "cudnn_benchmark was set, but it was not in force any more when after ended: the job itself, or a library "
+            "that it uses, sets torch.backends.cudnn.benchmark; remove that line, or call "
+            "`apply.settings('cudnn_benchmark')` after it"
+        )
+        assert why in stripped(found)
+        assert not any("report" in line or "gained" in line for line in stripped(found))
+
+
+def test_a_run_that_lost_a_change_is_a_run_without_it() -> None:
+    lost = at_end("lost", undone="torch.backends.cudnn.benchmark")
+    before = marked("before", 1000, steady(2500), **lost)
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **at_end("in force"))
+    assert judged(before, after).verdict == "verified"
+
+
+def test_a_change_whose_end_is_unknown_is_judged_and_told() -> None:
+    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **at_end("unknown"))
+    found = judged(simple("before", 1000, steady(2500)), after)
+    assert found.verdict == "verified"
+    assert "no process of after reported at its end whether cudnn_benchmark was still in force" in stripped(found)
+
+
 def test_a_job_that_applied_it_before_is_compared_with_itself() -> None:
     before = marked("before", 1000, steady(2500), **APPLIED)
     after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
+from .changes.tf32 import computes_in_tf32
 from .units import Series
 
 _EVERY_S = 5.0
@@ -101,9 +102,7 @@ def _settings() -> Iterator[str]:
     with contextlib.suppress(AttributeError, RuntimeError):
         if torch.backends.cudnn.enabled and torch.backends.cudnn.benchmark:
             yield "cudnn_benchmark"
-        matmul = torch.backends.cuda.matmul  # once a job has used the newer interface, the older one raises an error
-        newer = getattr(matmul, "fp32_precision", None)
-        if newer == "tf32" or (newer is None and matmul.allow_tf32):
+        if computes_in_tf32():
             yield "tf32"
         if torch.cuda.is_initialized():
             yield "blas=" + str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2].lower()

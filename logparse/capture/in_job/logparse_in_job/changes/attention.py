@@ -1,4 +1,4 @@
-"""Choose which of PyTorch's attention kernels is used first."""
+"""Choose which of PyTorch's attention kernels is used first, and tell whether it still is."""
 
 from __future__ import annotations
 
@@ -18,3 +18,23 @@ def prefer_attention(*names: str) -> object:
     # A context ends when nothing holds it, and this module may be dropped.
     atexit.register(chosen.__exit__, None, None, None)
     return chosen
+
+
+def attention_comes_first(name: str) -> bool:
+    """Tell whether attention tries the backend ``name`` first, for example ``FLASH_ATTENTION``.
+
+    Raises AttributeError if PyTorch is older than 2.6, because it has no order of backends.
+    """
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    first = torch._C._get_sdp_priority_order()[0]
+    return int(first) == int(getattr(SDPBackend, name)) and allows_attention(name)
+
+
+def allows_attention(name: str) -> bool:
+    """Tell whether attention may use the backend ``name``, for example ``FLASH_ATTENTION``."""
+    import torch
+
+    asked = {"FLASH_ATTENTION": "flash", "EFFICIENT_ATTENTION": "mem_efficient", "CUDNN_ATTENTION": "cudnn"}
+    return bool(getattr(torch.backends.cuda, asked.get(name, "math") + "_sdp_enabled")())

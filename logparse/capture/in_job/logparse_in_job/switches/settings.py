@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
-from ..changes.attention import prefer_attention
+from ..changes.attention import allows_attention, prefer_attention
+from ..changes.tf32 import computes_in_tf32
 from .base import Job, RefusedError, Switch
 
 _ON_A_GPU = "the change has an effect only on a GPU, and this process uses no GPU"
@@ -31,6 +32,20 @@ class Flag:
 
     def write(self, value: Any) -> None:
         setattr(self._holder(), self._name, value)
+
+
+class Tf32(Flag):
+    """The setting that says whether float32 matrix products are computed in TF32."""
+
+    def __init__(self) -> None:
+        super().__init__("backends.cuda.matmul.allow_tf32")
+
+    def read(self) -> bool:
+        return computes_in_tf32()
+
+    def write(self, value: Any) -> None:
+        if self.read() != value:  # A value that the job set by ``fp32_precision`` stays as it is.
+            super().write(value)
 
 
 class BlasLibrary:
@@ -120,7 +135,7 @@ class Attention(Switch):
         first = ATTENTION[self._backend]
         before = _order()
         now = [SDPBackend(int(x)).name for x in before[0]]
-        rest = [x for x in now if x not in (first, "ERROR") and x in ATTENTION.values() and _enabled(x)]
+        rest = [x for x in now if x not in (first, "ERROR") and x in ATTENTION.values() and allows_attention(x)]
         context: Any = prefer_attention(first, *rest)
         atexit.unregister(context.__exit__)  # here ``off`` leaves it
         if _order() == before:
@@ -173,12 +188,6 @@ class OneFlashKernel(Switch):
         return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
 
 
-def _enabled(backend: str) -> bool:
-    asked = {"FLASH_ATTENTION": "flash", "EFFICIENT_ATTENTION": "mem_efficient", "CUDNN_ATTENTION": "cudnn"}
-    name = asked.get(backend, "math")
-    return bool(getattr(torch.backends.cuda, f"{name}_sdp_enabled")())
-
-
 def _order() -> Tuple[List[int], List[bool]]:
     """Return PyTorch's order of attention backends (as numbers), and which backends are allowed.
 
@@ -188,7 +197,7 @@ def _order() -> Tuple[List[int], List[bool]]:
     order = getattr(torch._C, "_get_sdp_priority_order", None)
     if order is None:
         raise RefusedError("PyTorch before 2.6 has no setting for the order in which it tries attention backends")
-    return [int(x) for x in order()], [_enabled(x) for x in ATTENTION.values()]
+    return [int(x) for x in order()], [allows_attention(x) for x in ATTENTION.values()]
 
 
 class TunableRows(Switch):
@@ -262,7 +271,7 @@ class Refused(Switch):
 def _tf32(files: Sequence[str]) -> Switch:
     if not torch.cuda.is_initialized():
         return Refused(_ON_A_GPU)
-    return Flags([(Flag("backends.cuda.matmul.allow_tf32"), True)], roundoff=2.0**-11)
+    return Flags([(Tf32(), True)], roundoff=2.0**-11)
 
 
 def _cudnn_benchmark(files: Sequence[str]) -> Switch:
