@@ -147,7 +147,7 @@ ABOUT: Mapping[str, str] = {
     "file": "The file with its time.",
     "finding": "What an analyzer found about it.",
 }
-"""What each column of the table means, for its tooltip."""
+"""The meaning of each column of the table, for its tooltip."""
 PRESETS: Mapping[str, Sequence[str]] = {
     "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "device"),
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
