@@ -57,7 +57,7 @@ def test_a_packed_copy_changes_no_sum(tmp_path: Path, store: Store, name: str, s
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"other", gzip.compress(b"other", mtime=0), gzip.compress(b"one\ntwo\n")[:-9]]
+    "content", [b"", b"other", gzip.compress(b"other", mtime=0), gzip.compress(b"one\ntwo\n", mtime=0)[:-9]]
 )
 def test_a_packed_file_of_another_content_is_read(tmp_path: Path, store: Store, content: bytes) -> None:
     (tmp_path / "a.log").write_bytes(b"one\ntwo\n")

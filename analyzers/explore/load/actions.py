@@ -86,6 +86,8 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: 
 
 
 def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
+    if isinstance(todo.remedy, Search) or todo.assumes:
+        return ""  # The card's commands say it
     if result is None:
         return advice or todo.what
     return _APPLY if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
@@ -119,8 +121,8 @@ def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | N
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
-        settle = settling(store, run, ()) if todo.assumes else ()
-        return *settle, write, f". {_FOLDER}/*/apply.sh"
+        # The condition is settled first. The last of these commands recommends anew, with rows if they save anything.
+        return settling(store, run, ()) if todo.assumes else (write, f". {_FOLDER}/*/apply.sh")
     if isinstance(todo.remedy, Search):
         return write, f'for D in {_FOLDER}/*/; do (cd "$D" && for S in tune_*.sh; do sh "$S"; done); done'
     if results and all(map(has_lines, results)):

@@ -476,7 +476,7 @@ def _bar(head: str, parts: Sequence[tuple[str, float, float, float]]) -> list[ob
                 text = f"{printable(name)}: {duration(share)}{more}"
                 bar.append(html.span(class_=_look(name) + what, style=f"width:{100 * share / total:.2f}%", title=text))
         can = f", {duration(saved)} to save" if saved > 0 else ""
-        can += f", {duration(perhaps)} to save if {find_db_choice.ASSUMES}" if perhaps > 0 else ""
+        can += f", perhaps {duration(perhaps)} to save" if perhaps > 0 else ""
         words = f" {printable(name)} {duration(us)} ({percent(us / total)}{can})"
         legend.append(html.span([html.i(class_=_look(name)), words]))
     if any(saved > 0 for _, _, saved, _ in parts):
@@ -541,9 +541,7 @@ _MEANS: Mapping[str, str] = {
     "confirmed": "repeated by logparse replay, in turns with the library's choice",
     "not confirmed": "not yet repeated by logparse replay",
     "may gain nothing": "the interval of the saving includes zero",
-    "if not in use yet": (
-        f"a saving only if {find_db_choice.ASSUMES}; a log with {find_db_choice.SETTLED_BY} names the solver"
-    ),
+    "if not in use yet": f"only if {find_db_choice.ASSUMES}",
 }
 """Explanations of the words that say how certain a saving is."""
 

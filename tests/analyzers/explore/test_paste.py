@@ -136,6 +136,7 @@ def test_a_call_through_the_cpp_class_gets_a_second_row() -> None:
         "time_us": 20.0,
         "then_us": 10.0,
         "loss_us": 10.0,
+        "saving_from": "measured",
         "apart": False,
         "w_us": None,
     }

@@ -47,7 +47,7 @@ def test_each_certainty_is_explained() -> None:
 
 
 def drawn(*cards: Card) -> str:
-    split = pd.DataFrame({"kind": [], "us": [], "saving_us": []})
+    split = pd.DataFrame({"kind": [], "us": [], "saving_us": [], "conditional_us": []})
     return texts(components.answer(cards, None, split, Selection(), Leads({}, traced=False)))
 
 
