@@ -72,7 +72,7 @@ _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
 # ------------------------------------------------------------------------------------------------ one model
 
 
-def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+def measure_model(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Run a model unchanged and with each change, and yield its record after each change.
 
     The record has the time without changes, and for each change the predicted and the measured time.
@@ -237,7 +237,7 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_records(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the results (records) of several calls of this program into one.
 
     If several records contain the same model, the last one is used. Raises ValueError if the records come from
@@ -253,7 +253,7 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**out, "summary": summary(out["models"])}
 
 
-def _written(record: Mapping[str, Any], out: Path) -> None:
+def _write_record(record: Mapping[str, Any], out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
@@ -269,16 +269,16 @@ def main() -> None:
     options = parser.parse_args()
     results = Path(__file__).parent / "results"
     if options.merge:
-        record = merged([json.loads(path.read_text(encoding="utf-8")) for path in options.merge])
+        record = merge_records([json.loads(path.read_text(encoding="utf-8")) for path in options.merge])
         out = options.out or results / f"actions-{record['device']}-{datetime.date.today()}.json"
     else:
-        record, out = _measured(options, results)
-    _written(record, out)
+        record, out = _measure_models(options, results)
+    _write_record(record, out)
     _say(json.dumps(record["summary"], indent=1))
     _say(f"wrote {out}")
 
 
-def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
+def _measure_models(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
     """Measure the models that the user chose. Return the results, and the path of the file in which they are."""
     # The file is written again after each change that was measured. Results of other models that the file contained
     # before are kept.
@@ -291,13 +291,13 @@ def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any
     out = options.out or results / f"actions-{device}-{datetime.date.today()}.json"
     before = [json.loads(out.read_text(encoding="utf-8"))] if out.exists() else []
     new: dict[str, Any] = {**dict(zip(_ENVIRONMENT, environment, strict=True)), "models": {}}
-    record = merged([*before, new])
+    record = merge_records([*before, new])
     for name in options.models.split(","):
         with tempfile.TemporaryDirectory(prefix="logparse-actions-") as folder:
-            for model in measured(name, options, Path(folder)):
+            for model in measure_model(name, options, Path(folder)):
                 new["models"][name] = model
-                record = merged([*before, new])
-                _written(record, out)
+                record = merge_records([*before, new])
+                _write_record(record, out)
     return record, out
 
 

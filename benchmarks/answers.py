@@ -126,7 +126,7 @@ def main() -> int:
         record[size] = {}
         for question in questions(folder, given.find_db):
             if only is None or question.verb in only:
-                record[size][question.verb] = asked(question, size, given, folder)
+                record[size][question.verb] = time_question(question, size, given, folder)
     record["machine"]["load after"] = os.getloadavg()[0]
     out = given.out or Path(__file__).parent / "results" / f"answers-host-{record['date'][:10]}.json"
     out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -136,7 +136,7 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def asked(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def time_question(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measure how long logparse takes to answer one question, compared with programs written by hand.
 
     The subcommand of logparse and the hand-written programs (DuckDB, pandas) run in turns. Returns medians, ratios, and
@@ -175,7 +175,7 @@ def asked(question: Question, size: str, given: argparse.Namespace, folder: Path
     line += "".join(f" {ratio} × {way}" for way, ratio in ratios.items())
     out["ratio of wall times"] = ratios
     if given.by_hand and question.sql and not given.profile:
-        seconds = {way: again(way, question, work) for way in ways}
+        seconds = {way: time_cached_question(way, question, work) for way in ways}
         out["again in the same process (s)"] = seconds
         line += f"\n{'':16} again in the same process: logparse {seconds['logparse']:.2f} s" + "".join(
             f", {seconds['logparse'] / x:.1f} × {way}" for way, x in seconds.items() if way != "logparse"
@@ -199,7 +199,7 @@ for _ in range(2):
 print(took)"""
 
 
-def again(way: str, question: Question, work: Path) -> float:
+def time_cached_question(way: str, question: Question, work: Path) -> float:
     """Return how many seconds a question to the stored measurements takes when it is asked for the second time.
 
     Both times it is asked in the same Python process, in which everything is already imported.
@@ -297,7 +297,7 @@ def copy_of(file: Path, number: int) -> Path:
     """
     target = file.with_name(NAME.replace("68", f"{DEVICES[number]:x}") if number else NAME)
     batch = BATCHES[number % len(BATCHES)]
-    return target if number == 0 else _written(target, file, lambda key, items: (_rebatched(key, batch), items))
+    return target if number == 0 else _write_record(target, file, lambda key, items: (_rebatched(key, batch), items))
 
 
 _BATCH = re.compile(r"-(\d+)(?=-\d+(?:x\d+)+-\d+(?:x\d+)+-\d+(?:x\d+)+-)")
@@ -323,10 +323,10 @@ def changed(file: Path) -> Path:
             part[0] = f"{solver}:{float(time) * factor:.6g}"
         return key, ";".join(",".join(part) for part in parts)
 
-    return _written(file.parent / "after" / file.name, file, other)
+    return _write_record(file.parent / "after" / file.name, file, other)
 
 
-def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, str]]) -> Path:
+def _write_record(target: Path, file: Path, change: Callable[[str, str], tuple[str, str]]) -> Path:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_suffix(".part")

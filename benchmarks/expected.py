@@ -51,7 +51,7 @@ import pandas as pd
 from analyzers.evidence.comparable import BestTimes, own_rows
 from analyzers.evidence.expected import Comparable, Floats, Ints, groups_of
 from analyzers.evidence.expected_times import shipped
-from analyzers.evidence.families import sized
+from analyzers.evidence.families import parse_sizes
 from analyzers.evidence.runs import tables_to_analyse
 from logparse.ingest import ingest
 from logparse.model import GemmProblem, problem_from_text
@@ -214,7 +214,7 @@ def of_texts(
 
     ``part_of`` decides to which set an operator belongs, for example to all matrix products.
     """
-    for kind in sized(texts):
+    for kind in parse_sizes(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
         for family, places in kind.by_family():
             parts.setdefault(part_of(family), []).append((family, places))
@@ -248,7 +248,7 @@ def show_cost(count: int, rounds: int, device: str) -> None:
     The sorting is measured twice: by the products' times alone, and with an expected best time for each product.
     """
     known, asked = random_products(MEASURED, 1), pd.Series(random_products(count, 2), dtype="str")
-    [kind] = sized(known)
+    [kind] = parse_sizes(known)
     best_us = np.empty(len(known))
     best_us[kind.rows] = kind.base_us(device) * np.exp(0.3 * np.sin(kind.at.sum(axis=1)))
     rows = pd.DataFrame({"device": device, "problem": known, "time_us": best_us, "source": "own"})

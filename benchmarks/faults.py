@@ -79,7 +79,7 @@ def answers(url: str) -> tuple[dict[str, list[str]], int]:
     return out, errors
 
 
-def found(url: str) -> bool:
+def is_damage_noticed(url: str) -> bool:
     from logparse.store import open_store
 
     try:
@@ -88,7 +88,7 @@ def found(url: str) -> bool:
         return True
 
 
-def without(data: bytes, rng: random.Random) -> None:
+def delete_content(data: bytes, rng: random.Random) -> None:
     """Damage a file by deleting it. The caller deletes the file if the result is None."""
 
 
@@ -96,13 +96,15 @@ def cut(data: bytes, rng: random.Random) -> bytes:
     return data[: rng.randrange(len(data))]
 
 
-def flipped(data: bytes, rng: random.Random) -> bytes:
+def flip_bit(data: bytes, rng: random.Random) -> bytes:
     out = bytearray(data)
     out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
     return bytes(out)
 
 
-def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
+def damage_each_file(
+    url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int
+) -> str:
     """Damage each file of a store in one way, look whether logparse notices the damage, and repair the file.
 
     Returns four cells of the printed table.
@@ -120,7 +122,7 @@ def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random
             file.write_bytes(data)
         rows, errors = answers(url)
         counts["faults"] += 1
-        counts["found"] += found(url)
+        counts["found"] += is_damage_noticed(url)
         counts["errors"] += bool(errors)
         counts["changed"] += any(rows[view] != wanted[view] for view in rows)
         file.write_bytes(whole)
@@ -150,8 +152,12 @@ def main() -> int:
                 # Stores of earlier versions of the code have no inventories.
                 flips = options.flips // (1 if name == "parts" else 4) if files else 0
                 chosen = [rng.choice(files) for _ in range(flips)]
-                for what, fault, of in (("deleted", without, files), ("cut", cut, files), ("a bit", flipped, chosen)):
-                    cells = tried(store.url, iter(of), fault, options.seed)
+                for what, fault, of in (
+                    ("deleted", delete_content, files),
+                    ("cut", cut, files),
+                    ("a bit", flip_bit, chosen),
+                ):
+                    cells = damage_each_file(store.url, iter(of), fault, options.seed)
                     print(f"| {kind} | {len(files)} {name} | {what} | {cells} |", flush=True)
     return 0
 

@@ -377,7 +377,7 @@ def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -
     return out
 
 
-def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
+def join_processes(processes: Sequence[Measured]) -> dict[Key, Pairs]:
     """Join the measurements of several processes. Only calls that all processes measured are kept."""
     out = {}
     for key in processes[0].pairs:
@@ -408,9 +408,9 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
 
     Returns one row for each call: the ratio of its two times in the job, and the predicted interval.
     """
-    cold = joined(replays[COLD.name])
+    cold = join_processes(replays[COLD.name])
     judged = judge_all(cold)[0]
-    others = {name: joined(held) for name, held in replays.items() if name != COLD.name}
+    others = {name: join_processes(held) for name, held in replays.items() if name != COLD.name}
     out = []
     for pair in pairs:
         if pair.key not in cold:

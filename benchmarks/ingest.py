@@ -219,7 +219,7 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
     return seconds
 
 
-def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
+def run_watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
     """Run a shell command and return its seconds and the largest memory of its processes, in bytes.
 
     The command takes longer than with ``timed``, because reading the memory takes time.
@@ -288,7 +288,7 @@ def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tu
     peaks = {}
     for name in commands.keys() & {"logparse ingest", "json.load"}:
         shutil.rmtree(store, ignore_errors=True)
-        seconds, peaks[name] = watched(commands[name], program.environment)
+        seconds, peaks[name] = run_watched(commands[name], program.environment)
         times[name] = times[name] or [seconds]
     shutil.rmtree(store, ignore_errors=True)
     size = log.stat().st_size / 1e6

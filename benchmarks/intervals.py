@@ -206,7 +206,7 @@ def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, bud
     return done
 
 
-def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
+def collect_processes(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
     """Collect the times that several processes measured for the same two kernels, for every pair of kernels."""
     out = {}
     for pair in pairs:
@@ -224,10 +224,10 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
     """
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
-    judged = [judge_all(joined(pairs, run)) for run in runs]
+    judged = [judge_all(collect_processes(pairs, run)) for run in runs]
     copies = [run[pair.key] for run, _ in judged for pair in pairs if pair.key[0] == "copy"]
     fresh = [(judged[0][0][pair.key], runs[1][0].pairs[pair.key]) for pair in pairs]
-    inside = [_holds(first, judge(second).speedup.value) for first, second in fresh]
+    inside = [_is_within_prediction(first, judge(second).speedup.value) for first, second in fresh]
     found = again = 0
     for (one, kept), (_, other) in (judged, judged[::-1]):
         between = {key for key in kept if 1.03 <= one[key].speedup.value <= 1.05}
@@ -259,7 +259,7 @@ def prediction(confirmation: Confirmation) -> Interval:
     return Interval(value, value * math.exp(-half), value * math.exp(half))
 
 
-def _holds(first: Confirmation, value: float) -> bool:
+def _is_within_prediction(first: Confirmation, value: float) -> bool:
     return prediction(first).low <= value <= prediction(first).high
 
 

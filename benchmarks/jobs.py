@@ -78,7 +78,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tried
 from gpu_replay import unpack_wheels
-from steps import compared, unit_us
+from steps import compare_step_times, unit_us
 
 from analyzers.compare.unit_time import LEAST_TURNS
 from logparse.capture.in_job.logparse_in_job.switches import parts_of
@@ -191,11 +191,11 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
         os.chdir(folder)
         for stage in _Stages(options, folder, row).done():
             row["seconds"][stage] = round(time.monotonic() - begun, 1)
-            _written(row, folder / "row.json")
+            _write_record(row, folder / "row.json")
     except BaseException as error:
         row["failed"] = f"{type(error).__name__}: {error}"
         row["traceback"] = traceback.format_exc()[-2000:]
-    _written(row, folder / "row.json")
+    _write_record(row, folder / "row.json")
 
 
 class _Stages:
@@ -286,13 +286,13 @@ class _Stages:
         from analyzers.recommend.verb import advise, write
         from analyzers.replay.replay import Options, replay
         from analyzers.replay.scheduler import Limits
-        from analyzers.tune.by_turns import alone
+        from analyzers.tune.by_turns import run_alone
         from logparse.ingest import ingest
 
         row, folder = self._row, self._folder / "alone"
         self._captured("steps", self._environ)
         row["seconds"]["captured"] = time.monotonic() - self._begun
-        if alone((self._command, self._environ), folder, "", print) is not None:
+        if run_alone((self._command, self._environ), folder, "", print) is not None:
             ingest([str(folder)], self._store, run="steps")
         row["seconds"]["alone"] = time.monotonic() - self._begun
         limits = Limits(budget_s=self._options.replay)
@@ -414,7 +414,7 @@ class _Stages:
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
         from analyzers.recommend.verb import advise, write
-        from analyzers.recommend.verdict import hidden
+        from analyzers.recommend.verdict import find_hidden_changes
 
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
@@ -424,7 +424,7 @@ class _Stages:
         row["step"] = self._simulated(found, before)
         row["others"] = []
         if (after := f"{before}-after") in runs:
-            names = [x.action.name for x in without_a_change(found.actions, hidden(found))]
+            names = [x.action.name for x in without_a_change(found.actions, find_hidden_changes(found))]
             paths = [x.path.name for x in written if x.applied and x.path is not None]
             row["applied_by"], row["actions"], row["tune_verdict"] = "tune", [*names, *paths], _verdict(self._said)
             files = next((x for x in found.actions if x.action.kind == "files"), None) if paths else None
@@ -621,7 +621,7 @@ class _Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(4)
         if self._process.poll() is None:
-            _ended(self._process)
+            _end_processes(self._process)
 
     def _awaited(self, name: str, seconds: float) -> Path:
         path, by = self._folder / name, time.monotonic() + seconds
@@ -670,7 +670,7 @@ def _last_lines(path: Path) -> str:
 # ------------------------------------------------------------------------------------------------- all jobs
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
+def _end_processes(process: subprocess.Popen[bytes]) -> None:
     """End a process and the processes that it started. First give it eight seconds to end them itself."""
     held = list(_below(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -735,9 +735,9 @@ def all_jobs(
 
     def keep(name: str, row: Mapping[str, Any]) -> None:
         with lock:
-            rows[name] = {**_concluded(row), "device": record["environment"]["device"]}
+            rows[name] = {**_add_conclusion(row), "device": record["environment"]["device"]}
             record["summary"] = summary(rows)
-            _written(record, out)
+            _write_record(record, out)
 
     def lane(name: str) -> None:
         place = folder / name
@@ -800,7 +800,7 @@ def _watched(
                 keep(name, json.loads(text))
         late = process.poll() is None
         if late:
-            _ended(process)
+            _end_processes(process)
     found: dict[str, Any] = json.loads(row.read_text(encoding="utf-8")) if row.exists() else {"job": name}
     if late:
         found["failed"] = f"no end within {seconds:.0f} s"
@@ -823,7 +823,7 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
     * Turns are compared by the same rules as in ``logparse tune``.
     * Returns None if there are no times.
     """
-    found = compared(row.get("truth", {}), side)
+    found = compare_step_times(row.get("truth", {}), side)
     if found is None:
         return None
     change, low, high = (us / found.now_us - 1 for us in (found.then_us, *found.ends_us))
@@ -848,7 +848,7 @@ def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
     return "right" if (said == "faster") == (verdict in FASTER) else "wrong"
 
 
-def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
+def _add_conclusion(row: Mapping[str, Any]) -> dict[str, Any]:
     if "observed" in row.get("truth", {}):
         late = {
             side: [{**run, "turns_us": run["turns_us"][len(run["turns_us"]) // 2 :]} for run in runs]
@@ -935,7 +935,7 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name, row in (x for record in records for x in record["jobs"].items()):
         if name not in rows or "failed" not in row or "failed" in rows[name]:
             rows[name] = row
-    ordered = {name: _concluded(rows[name]) for name in JOBS if name in rows}
+    ordered = {name: _add_conclusion(rows[name]) for name in JOBS if name in rows}
     seconds = math.fsum(record.get("seconds", 0.0) for record in records)
     return {**records[-1], "seconds": seconds, "jobs": ordered, "summary": summary(ordered)}
 
@@ -961,13 +961,13 @@ def _environment(smoke: bool) -> dict[str, Any]:
     return {**out, "device": name, "driver": driver, "gpus": len(shown.split(",")) if shown else len(lines)}
 
 
-def _written(record: Mapping[str, Any], path: Path) -> None:
+def _write_record(record: Mapping[str, Any], path: Path) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(record, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
     part.replace(path)
 
 
-def _chosen(options: argparse.Namespace) -> list[str]:
+def _choose_jobs(options: argparse.Namespace) -> list[str]:
     """Return the names of the jobs to run, in the order that the user gave (``--only``).
 
     Without ``--only``, they have the order of ``JOBS``, where jobs with two GPUs come first.
@@ -1009,8 +1009,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record = merged([json.loads(path.read_text(encoding="utf-8")) for path in options.merge])
         out = _path(record, options)
     else:
-        record, out = _ran(options)
-    _written(record, out)
+        record, out = _run_jobs(options)
+    _write_record(record, out)
     print("\n".join(table(record["jobs"])))
     print(json.dumps(record["summary"], indent=1))
     print(f"{record['seconds']:.0f} s; {out}")
@@ -1029,8 +1029,8 @@ def _path(record: Mapping[str, Any], options: argparse.Namespace) -> Path:
     )
 
 
-def _ran(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
-    names, begun = _chosen(options), time.monotonic()
+def _run_jobs(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    names, begun = _choose_jobs(options), time.monotonic()
     record: dict[str, Any] = {
         "record": "observed"
         if options.observed

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from intervals import Pair, joined, measured_by
+from intervals import Pair, collect_processes, measured_by
 
 from analyzers.evidence.confirmations import Confirmation, Pairs, judge_all
 from analyzers.evidence.statistics.intervals import median
@@ -106,7 +106,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> Replay:
     return Replay(raced - unsure, judged, frozenset(kept), {text: x.winner.text for text, x in confirmed.items()})
 
 
-def compared(first: Replay, second: Replay) -> dict[str, Any]:
+def count_found_again(first: Replay, second: Replay) -> dict[str, Any]:
     """Count how many findings (faster kernels) of the first replay are found again by the second replay.
 
     Only operators that both replays measured are counted.
@@ -144,7 +144,7 @@ def repeat(
         outcomes, _ = replayed(options, backends, problems, workspaces, options.budget / 2)
         runs.append((verdicts(outcomes), outcomes))
     (first, outcomes), (second, _) = runs
-    both = compared(first, second), compared(second, first)
+    both = count_found_again(first, second), count_found_again(second, first)
     found, again = (sum(side[key] for side in both) for key in ("found", "found_again"))
     share = again / found if found else math.nan
     totals = {
@@ -161,7 +161,7 @@ def repeat(
     ]
     print(f"{again} of {found} findings (counted both ways) came again")
     passed = share >= LEAST_AGAIN
-    return _written(options, "repeatability", outcomes, totals, rows, passed, time.monotonic() - started)
+    return _write_record(options, "repeatability", outcomes, totals, rows, passed, time.monotonic() - started)
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
@@ -175,7 +175,7 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
     outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
     run = verdicts(outcomes)
     print(f"-- races of copies: {len(run.judged)} flagged, {len(run.kept)} confirmed of {len(run.raced)} problems")
-    forced = _forced(options, problems, options.budget - (time.monotonic() - started))
+    forced = _compare_with_copies(options, problems, options.budget - (time.monotonic() - started))
     judged, kept = judge_all(forced)
     alone = sum(x.confirmed for x in judged.values())
     tried, false = len(run.raced) + len(forced), len(run.kept) + alone
@@ -187,15 +187,15 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
         "forced_confirmed": alone,
         "forced_confirmed_under_control": len(kept),
         "share_false": false / tried if tried else math.nan,
-        "upper_95": _upper(false, tried),
+        "upper_95": _upper_bound(false, tried),
     }
     rows = [_row(key, judged[key], key in kept, 1) for key in judged]
     print(f"{false} false findings in {tried} trials; at 95 % confidence the share is below {totals['upper_95']:.2%}")
     passed = totals["share_false"] <= MOST_FALSE
-    return _written(options, "null", outcomes, totals, rows, passed, time.monotonic() - started)
+    return _write_record(options, "null", outcomes, totals, rows, passed, time.monotonic() - started)
 
 
-def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
+def _compare_with_copies(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
     """Compare PyTorch's default kernel with copies of itself in fresh processes, as ``replay`` confirms a gain.
 
     Returns the paired times. Any gain that is found is false.
@@ -215,10 +215,10 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
     method = Method()
     processes = measured_by(options.device, wanted[:PAIRS], method.processes, method.blocks, budget_s)
     held = [pair for pair in wanted if pair.key in processes[-1].pairs]
-    return {f"{key[1]} #{key[2]}": pairs for key, pairs in joined(held, processes).items()}
+    return {f"{key[1]} #{key[2]}": pairs for key, pairs in collect_processes(held, processes).items()}
 
 
-def _upper(count: int, trials: int) -> float:
+def _upper_bound(count: int, trials: int) -> float:
     """Return an upper bound for the true fraction of an event that was seen ``count`` times in ``trials`` trials.
 
     The confidence is 95 % (Clopper and Pearson).
@@ -239,7 +239,7 @@ def _row(text: str, confirmation: Confirmation, kept: bool, run: int) -> dict[st
     return {"run": run, "problem": text, **values, "confirmed": kept}
 
 
-def _written(
+def _write_record(
     options: argparse.Namespace,
     name: str,
     outcomes: Sequence[Outcome],

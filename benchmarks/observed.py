@@ -101,7 +101,7 @@ def late_ms(found: Mapping[str, Any]) -> float | None:
     return statistics.median(times[-(len(times) // 4) :]) if times else None
 
 
-def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def compare_with_observer(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Compare runs of a program with and without logparse's observer (code that traces a running job).
 
     The result states whether exit code and results are the same, and how much longer a step takes with the observer.
@@ -149,7 +149,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 with tempfile.TemporaryDirectory() as folder:
                     found = run(name, Path(folder) if observed else None, options.limit)
                 (seen if observed else plain).append(found)
-        verdict = judged(plain, seen)
+        verdict = compare_with_observer(plain, seen)
         good = verdict["code"] and verdict["graphs"] and verdict["traced"]
         good = good and (verdict["result"] or not verdict["repeatable"])
         failed += not good

@@ -107,8 +107,8 @@ class Programs:
             timed = {
                 "flat": self._compared(lambda: [self._us(lambda: self.flat(*self._inputs))]),
                 "full": self._compared(lambda: [self._us(lambda: self.full(*self._inputs))]),
-                "leaf": self._compared(lambda: [_hot(self._leaf, x, HOT_LOOP)]),
-                "tree": self._compared(lambda: [_hot(self._tree, x, HOT_LOOP // 4)]),
+                "leaf": self._compared(lambda: [_time_calls(self._leaf, x, HOT_LOOP)]),
+                "tree": self._compared(lambda: [_time_calls(self._tree, x, HOT_LOOP // 4)]),
             }
         self._optimizer = self._torch.optim.SGD(self.full.parameters(), lr=1e-6)
         for _ in range(WARM_UP):
@@ -177,7 +177,7 @@ def _inner_calls() -> int:
     return len(called)
 
 
-def _hot(module: Any, x: Any, count: int) -> float:
+def _time_calls(module: Any, x: Any, count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
         module(x)

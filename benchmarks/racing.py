@@ -41,7 +41,7 @@ from analyzers.replay.sampler import executions
 from analyzers.replay.trial import RaceTask, WorkerContext
 from analyzers.replay.worker import backend_named
 from logparse.libraries.kinds.backend import Backend, Conditions, Place, Runnable, UnsupportedError
-from logparse.libraries.kinds.correctness import acceptable, error_bound
+from logparse.libraries.kinds.correctness import error_bound, is_acceptable
 from logparse.model import Problem, Solution, problem_from_text, solution_from_text
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
@@ -242,7 +242,7 @@ class Bench:
                 runnable = self.backend.prepare(problem, solution, conditions)
                 once_us = runnable.sample_us(1)
                 bound = error_bound(problem, tf32=conditions.tf32)
-                if acceptable(runnable.error(), bound) and not runnable.fault():
+                if is_acceptable(runnable.error(), bound) and not runnable.fault():
                     out[solution] = runnable
                     seconds += once_us * executions(once_us) * self.method.rules.rounds[-1] / 1e6
             except OutOfTimeError:
@@ -315,14 +315,14 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
         wall_s, gpu_s = time.perf_counter() - started, bench.backend.gpu_us / 1e6
         out[name] = {"solution": chosen[name].text, "gpu_s": gpu_s, "wall_s": wall_s}
     pick = next(iter(ready))
-    times = _judged(ready, dict.fromkeys([*chosen.values(), pick]), generator)
+    times = _time_chosen_again(ready, dict.fromkeys([*chosen.values(), pick]), generator)
     for name, solution in chosen.items():
         out[name]["time_us"] = times[solution]
     out["exhaustive"]["near_gpu_s"] = bench.near_gpu_s
     return out | {"pick": {"solution": pick.text, "time_us": times[pick]}}
 
 
-def _judged(
+def _time_chosen_again(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
     """Time the chosen kernels once more, and return the median time of each.

@@ -7,7 +7,7 @@ Each cell is a percentage of series. *At n*: the rule decides that the first n t
 asked after every step from the sixth (``--first``) to the n-th, and has decided so at least once. Some cases are
 defined by the whole series (a warm-up of its first half, a drift over it). They are drawn anew for each n.
 
-The rules are computed for many series at once. The chosen rule is also compared with ``settling.settled``, on some
+The rules are computed for many series at once. The chosen rule is also compared with ``settling.is_settled``, on some
 series of every cell. The exit status is 1 if the two differ.
 """
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from logparse.capture.in_job.logparse_in_job.settling import settled
+from logparse.capture.in_job.logparse_in_job.settling import is_settled
 
 Times: TypeAlias = NDArray[np.float64]
 """Simulated times of steps, as an array with a row for each series and a column for each step."""
@@ -169,7 +169,7 @@ def less_than_half(values: Times, least: int, unbiased: bool = False) -> NDArray
     return np.asarray(count - kept(values, least, unbiased) < count // 2)
 
 
-def ranked(times: Times) -> Times:
+def rank_times(times: Times) -> Times:
     return np.argsort(np.argsort(times, axis=1), axis=1).astype(float)  # Drawn times are never equal.
 
 
@@ -184,7 +184,7 @@ def batched(values: Times, size: int) -> Times:
 
 
 def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
-    batches = batched(2 * ranked(times), max(1, times.shape[1] // 40))
+    batches = batched(2 * rank_times(times), max(1, times.shape[1] // 40))
     return less_than_half(batches, quarter(batches.shape[1]), unbiased=True)
 
 
@@ -221,7 +221,7 @@ def ranks_alone(times: Times) -> NDArray[np.bool_]:
     # The rule replaces each time by its position in the sorted series (1st, 2nd, …). It then cuts the warm-up off. The
     # warm-up is over if less than half of the series was cut. The rule that logparse uses adds up several consecutive
     # positions first.
-    return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
+    return less_than_half(rank_times(times), quarter(times.shape[1]), unbiased=True)
 
 
 def mser_5(times: Times) -> NDArray[np.bool_]:
@@ -242,7 +242,7 @@ def mann_whitney(times: Times) -> NDArray[np.bool_]:
     """
     count = times.shape[1]
     last = count // 4
-    ranks = ranked(times[:, count - 2 * last :]) + 1
+    ranks = rank_times(times[:, count - 2 * last :]) + 1
     above = ranks[:, :last].sum(axis=1) - last * (last + 1) / 2 - last**2 / 2
     return np.asarray(np.abs(above) <= 1.96 * (last**2 * (2 * last + 1) / 12) ** 0.5)
 
@@ -305,7 +305,7 @@ def differences(drawn: Mapping[int, Times]) -> int:
     # The rule decides when step times have become steady. One implementation judges many series of times at once. The
     # other one is the function settled of logparse. Both judge the same simulated series.
     return sum(
-        int(at) != settled(times.tolist())
+        int(at) != is_settled(times.tolist())
         for count in COUNTS
         for times, at in zip(drawn[count][:HELD], batches_of_ranks(drawn[count][:HELD]), strict=True)
     )

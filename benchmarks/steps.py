@@ -223,7 +223,7 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
             continue
         alone = {row["actions"][0]: "after"} if len(row.get("actions", ())) == 1 else {}
         for action, side in {**alone, **{x: x for x in row.get("others", ())}}.items():
-            found = compared(row.get("truth", {}), side) if action not in row.get("void", ()) else None
+            found = compare_step_times(row.get("truth", {}), side) if action not in row.get("void", ()) else None
             if found is not None and (simulated := row["step"].get("beside", {}).get(action)):
                 spread = (found.ends_us[1] - found.ends_us[0]) / 2 / found.now_us
                 said = row["step"]["under"][action]["then_us"]
@@ -244,7 +244,7 @@ def today(simulated: Mapping[str, Any], starts: float) -> tuple[float, float]:
     return simulated["low_us"] / (1 - then) * (1 - now), simulated["high_us"] / (1 + then) * (1 + now)
 
 
-def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
+def compare_step_times(truth: Mapping[str, Any], side: str) -> UnitTime | None:
     """Compare a job's step times with and without a change. The job measured the times with its own clock.
 
     * Returns None if there are no times.
@@ -266,7 +266,7 @@ def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
 
     Returns None if there are no times.
     """
-    found = compared({"before": runs}, "before")
+    found = compare_step_times({"before": runs}, "before")
     return found.now_us if found is not None else None
 
 
@@ -281,7 +281,7 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
         if (row["step"]["now"]["limit"] in ("host", "data loading")) != host:
             continue
-        found = [compared(row.get("truth", {}), side) for side in row.get("truth", ()) if side != "before"]
+        found = [compare_step_times(row.get("truth", {}), side) for side in row.get("truth", ()) if side != "before"]
         gains = [np.diff(np.log(x.each), axis=1) for x in found if x is not None and x.each]
         if gains:
             out.append(math.sqrt(np.mean([x.var(ddof=1) for x in gains]) / 2))
@@ -296,7 +296,7 @@ def own_errors(jobs: Mapping[str, Any]) -> list[float]:
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 
 
-def foretold(jobs: Mapping[str, Any]) -> list[str]:
+def tabulate_predictions(jobs: Mapping[str, Any]) -> list[str]:
     """Return the lines of two tables that show how well logparse predicts step times. All times are in ms."""
     # The first table has the steps of the unchanged jobs, as simulated and as measured. The second table has the steps
     # of jobs to which a change was made, such as another precision.
@@ -352,7 +352,7 @@ def main() -> None:
     for path in given.traces:
         show(path)
     for path in given.record:
-        print("\n".join(foretold(json.loads(Path(path).read_text(encoding="utf-8"))["jobs"])))
+        print("\n".join(tabulate_predictions(json.loads(Path(path).read_text(encoding="utf-8"))["jobs"])))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def stages(lines: Sequence[tuple[float, str]]) -> dict[str, float]:
     return {name: round(end - at, 2) for (at, name), end in zip(begins, ends, strict=True)}
 
 
-def measured(name: str, units: int, replay_s: float, smoke: bool, folder: Path) -> dict[str, Any]:
+def time_tune(name: str, units: int, replay_s: float, smoke: bool, folder: Path) -> dict[str, Any]:
     """Run ``logparse tune`` on a job of about ``units`` steps.  Return how long it took, and what it printed."""
     job = JOBS[name]
     program = [sys.executable, str(PROGRAMS / job.program), name]
@@ -120,7 +120,7 @@ def main() -> None:
         unpack_wheels(given.wheels, wheels)
         for name in given.only.split(","):
             with tempfile.TemporaryDirectory(prefix="answer-", ignore_cleanup_errors=True) as folder:
-                rows.append(measured(name, given.units, given.replay, given.smoke, Path(folder)))
+                rows.append(time_tune(name, given.units, given.replay, given.smoke, Path(folder)))
             row = rows[-1]
             print(
                 f"{name}: {row['seconds']:.0f} s from the command to the answer, {row['without_replay_s']:.0f} s "

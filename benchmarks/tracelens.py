@@ -93,7 +93,7 @@ def of_tracelens(report: Path) -> tuple[float, float]:
     return ms["busy_time"], ms["idle_time"]
 
 
-def covered(spans: Iterable[tuple[float, float]]) -> float:
+def sum_spans(spans: Iterable[tuple[float, float]]) -> float:
     total, end = 0.0, float("-inf")
     for start, stop in sorted(spans):
         total += max(0.0, stop - max(start, end))
@@ -101,7 +101,7 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def counted(trace: Path) -> Counted:
+def compute_times(trace: Path) -> Counted:
     """Compute the times of a trace from its JSON file, without any code of logparse."""
     with gzip.open(trace, "rt", errors="replace") as file:
         read = json.load(file)["traceEvents"]
@@ -124,14 +124,14 @@ def counted(trace: Path) -> Counted:
     begun = max([min(steps)[0], *(x for _, x in _spans(early))]) if steps else float("inf")
     last = max([last, *(x for _, x in steps)])
     begun = min([begun, *(x for x, _ in of_kernels)])
-    busy, busy_kernels = covered(linked), covered(of_kernels)
+    busy, busy_kernels = sum_spans(linked), sum_spans(of_kernels)
     return Counted(
         linked=busy / 1e3,
         added=(busy_kernels + copies) / 1e3,
         idle=(max(x for _, x in linked) - min(x for x, _ in linked) - busy) / 1e3,
         idle_marked=(last - begun - busy_kernels) / 1e3,
         kernels=kernels,
-        early=covered(_spans(early)) / 1e3,
+        early=sum_spans(_spans(early)) / 1e3,
         wait=(min(x for x, _ in of_kernels) - begun) / 1e3,
     )
 
@@ -182,7 +182,7 @@ def compare(folder: Path) -> Iterator[str]:
     yield f"{'trace':<36}" + "".join(f"{x:>{n}}" for x, n in zip(heads, _WIDTHS, strict=True))
     total, wrong = 0, 0
     for trace, report in reports(folder):
-        (busy, idle), own, ours = of_tracelens(report), counted(trace), of_logparse(trace)
+        (busy, idle), own, ours = of_tracelens(report), compute_times(trace), of_logparse(trace)
         pairs = ((busy, own.linked), (own.added, ours[0]), (idle, own.idle), (own.idle_marked, ours[1]))
         off = any(differ(*pair) for pair in pairs) or own.kernels != ours[2]
         total, wrong = total + 1, wrong + off

@@ -71,7 +71,7 @@ def main() -> int:
     os.chdir(tempfile.gettempdir())
     print(*head("before" in trees), sep="\n")
     for number, (name, path) in enumerate(found.items()):
-        rounds = [*compared(path, trees, rival, given.rounds + (not number))]
+        rounds = [*compare_readers(path, trees, rival, given.rounds + (not number))]
         record["traces"][name] = {"bytes": size_of(path), "rounds": rounds[not number :]}
         print(line(name, record["traces"][name]), flush=True)
     record["machine"]["load after"] = os.getloadavg()[0]
@@ -99,7 +99,7 @@ def size_of(path: Path) -> int:
     return len(opened(path))
 
 
-def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) -> Iterator[dict[str, Any]]:
+def compare_readers(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) -> Iterator[dict[str, Any]]:
     """Run logparse and the rival on a trace ``rounds`` times, and yield the costs of each round.
 
     Raises SystemExit if a program fails.
@@ -110,7 +110,7 @@ def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) ->
             with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
                 commands = report(rival, path, folder) if name == "rival" else answer(path, folder)
                 env = environment(trees.get(name))
-                taken[name] = {verb: asdict(ran(command, env)) for verb, command in commands.items()}
+                taken[name] = {verb: asdict(run_or_exit(command, env)) for verb, command in commands.items()}
         yield taken
 
 
@@ -139,7 +139,7 @@ def environment(tree: Path | None) -> dict[str, str]:
     return out if tree is None else {**out, "PYTHONPATH": str(tree)}
 
 
-def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
+def run_or_exit(command: Sequence[str], env: Mapping[str, str]) -> Cost:
     found = cost(command, env)
     if found.code:
         raise SystemExit(f"{' '.join(command)}: exit code {found.code}\n{found.output[-2000:]}")

@@ -41,7 +41,7 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
     # row is the job's record, with the results of logparse try in "tried".
     trials = [record(json.dumps(x).encode()) for x in row.get("trials", ())]
     return [
-        {**_compared(said, truths.get(said["action"])), "narrow_s": narrow_after(trials, said["action"])}
+        {**_compare_with_truth(said, truths.get(said["action"])), "narrow_s": narrow_after(trials, said["action"])}
         for said in row.get("tried", ())
     ]
 
@@ -62,7 +62,7 @@ def narrow_after(trials: Sequence[Record], action: str) -> float | None:
     return None
 
 
-def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[str, Any]:
+def _compare_with_truth(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[str, Any]:
     out = {key: said[key] for key in ("action", "outcome", "why", "pairs", "processes", "seconds")}
     ratio = [said["ratio"], said["ratio_low"], said["ratio_high"]] if said["ratio"] is not None else None
     real = [1 + truth[x] for x in ("change", "low", "high")] if truth else None

@@ -33,7 +33,7 @@ from analyzers.evidence.origins import PICK
 from analyzers.evidence.statistics.intervals import median
 from analyzers.explore.page.app import application
 from analyzers.explore.page.data import PageData
-from analyzers.replay.results import Confirmed, environment_key, measured
+from analyzers.replay.results import Confirmed, environment_key, make_measurement
 from logparse.ingest import ingest, record
 from logparse.model import DEFAULT, Call, Fact, Measurement, Problem, problem_from_text, solution_from_text
 from logparse.store import Store, open_store
@@ -120,7 +120,7 @@ def _replayed(store: Store, path: Path, run: str) -> None:
     for race in made["results"]:
         problem = problem_from_text(race["problem"])
         timed = [x for x in race["rows"] if x["status"] == "ok"]
-        rows = [measured(problem, solution_from_text(x["solution"]), x["samples_us"]) for x in timed]
+        rows = [make_measurement(problem, solution_from_text(x["solution"]), x["samples_us"]) for x in timed]
         write(problem, rows, **{PICK: race["pick"]})
     for one in made["confirmations"]:
         problem, pairs = problem_from_text(one["problem"]), Pairs(tuple(one["pick_us"]), tuple(one["winner_us"]))

@@ -15,8 +15,8 @@ from analyzers.actions import ACTIONS
 from analyzers.findings import ANALYZERS
 from analyzers.recommend.files_action import OVERRIDES
 from logparse.libraries.all_backends import BACKENDS
-from logparse.libraries.all_formats import FORMATS, OFFERS, offered
-from logparse.libraries.found import offering
+from logparse.libraries.all_formats import FORMATS, OFFERS, list_formats
+from logparse.libraries.found import find_modules_with
 from logparse.libraries.kinds.format import Format
 from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS
 from logparse.output import answer
@@ -53,8 +53,8 @@ def all_formats() -> str:
 def rooms() -> dict[str, list[Format]]:
     """Return the formats that state how their files are produced (``how``), by the folder of their library."""
     found: dict[str, list[Format]] = {}
-    for module in offering(*OFFERS):
-        told = [format for format in offered(import_module(module)) if format.how]
+    for module in find_modules_with(*OFFERS):
+        told = [format for format in list_formats(import_module(module)) if format.how]
         if told:
             found.setdefault(module.split(".")[-2], []).extend(told)
     return found

@@ -37,7 +37,7 @@ from logparse.output.answer import arrow
 from logparse.output.terminal import Block, rows_of
 from logparse.quoting import html_text
 from logparse.store import Store
-from logparse.text import counted, printable
+from logparse.text import make_printable, pluralize
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -174,11 +174,11 @@ def run(label: str | None = None, store: Location = None) -> Run:
 
     ``label`` names the run.  The default is the latest run.  Raises StoreError if the store or the run does not exist.
     """
-    held = _opened(store)
+    held = _open_if_needed(store)
     return Run(held, held.latest_run(label))
 
 
-def _opened(store: Location) -> Store:
+def _open_if_needed(store: Location) -> Store:
     return store if isinstance(store, Store) else open(store)
 
 
@@ -191,7 +191,7 @@ def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Re
     """
     from analyzers.compare import render
 
-    found, plan, worth = render.compare(a, b, _opened(store).url, fail_on)
+    found, plan, worth = render.compare(a, b, _open_if_needed(store).url, fail_on)
     return Result(render.diff_answer(found, plan, None, worth))
 
 
@@ -206,7 +206,9 @@ def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], sto
     from analyzers.compare.diff import FAIL_ON
 
     names = [os.fspath(file) for file in files]
-    return Result(overrides.answer(overrides.verify_at(before, after, names, _opened(store).url, FAIL_ON), False))
+    return Result(
+        overrides.answer(overrides.verify_at(before, after, names, _open_if_needed(store).url, FAIL_ON), False)
+    )
 
 
 def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] | None = None) -> Result:
@@ -231,7 +233,7 @@ def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, st
     from analyzers.overrides.coverage import answer
     from analyzers.overrides.lint import lint_files
 
-    tables = tables_to_check(_opened(store), run)
+    tables = tables_to_check(_open_if_needed(store), run)
     return Result(answer(*lint_files([os.fspath(file) for file in files], {}, tables), tables))
 
 
@@ -243,7 +245,7 @@ def show(text: str, store: Location = None) -> Result:
     """
     from logparse import lookup
 
-    held = _opened(store)
+    held = _open_if_needed(store)
     known = lookup.show(held, text)
     return Result(Answer(list(lookup.known_lines(held, known)), lookup.known_table(known), "show"))
 
@@ -252,7 +254,7 @@ def status(store: Location = None) -> Result:
     """Return a table of the store's contents, with one row per run and file format."""
     from logparse import lookup
 
-    return Result(Answer(table=lookup.holdings(_opened(store)), of="status"))
+    return Result(Answer(table=lookup.list_contents(_open_if_needed(store)), of="status"))
 
 
 class Result:
@@ -283,7 +285,7 @@ class Result:
         return frame
 
     def __repr__(self) -> str:
-        columns = f"{counted(len(self.table), 'row')}: {', '.join(self.table.columns)}"
+        columns = f"{pluralize(len(self.table), 'row')}: {', '.join(self.table.columns)}"
         return "\n".join([*self.lines[:1], columns])
 
     def _repr_html_(self) -> str:
@@ -298,7 +300,7 @@ class Result:
 def _html(block: str | Block) -> str:
     if isinstance(block, str):
         return f"<p>{html_text(block)}</p>"
-    frame = pd.DataFrame(rows_of(block)).map(lambda x: printable(x) if isinstance(x, str) else x)
+    frame = pd.DataFrame(rows_of(block)).map(lambda x: make_printable(x) if isinstance(x, str) else x)
     html: str = frame.to_html(index=False, na_rep="")
     return html
 
@@ -360,9 +362,9 @@ class Run:
 
         ``by`` is ``"calls"`` or ``"time"``.
         """
-        from logparse.lookup import ranked
+        from logparse.lookup import rank_problems
 
-        frame: pd.DataFrame = ranked(self.store, by=by, kind=None, n=n, run=self.label).rows.to_pandas()
+        frame: pd.DataFrame = rank_problems(self.store, by=by, kind=None, n=n, run=self.label).rows.to_pandas()
         return frame
 
     def view(self, name: str) -> pd.DataFrame:

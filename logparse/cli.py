@@ -17,11 +17,11 @@ import typer
 
 from logparse import __version__
 from logparse.errors import UsageError
-from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, Wait, beside, with_total
+from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, Wait, mark_as_message, with_total
 from logparse.output import options as opt
-from logparse.output.options import argument, choice, opened, option
+from logparse.output.options import argument, choice, open_named_store, option
 from logparse.output.program import run_program
-from logparse.text import parse_share, pasted, printable
+from logparse.text import decode_pasted, make_printable, parse_share
 
 app = typer.Typer(
     cls=opt.Group,
@@ -152,10 +152,10 @@ def capture(
     settings = plan(command or [], folder, masks, markers=markers, leave_out=off, trace=trace_of(trace, unit))
     if print_only:
         return Answer(exports(settings, store, run).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
-    opening = partial(opened, store, create=True)
+    opening = partial(open_named_store, store, create=True)
 
     def say(line: str) -> None:
-        typer.echo(beside(line), err=True)
+        typer.echo(mark_as_message(line), err=True)
 
     code, results = captured(command or [], settings, opening, say, run=run)
     return replace(answer(results), code=code, aside=True)  # standard output is the job's
@@ -212,8 +212,8 @@ def tune(
     tuning = verb.Tuning(
         trace=trace_of(trace, unit), budget_s=seconds(budget), out=out, pairs=pairs, before_each=before_each
     )
-    held = opened(store, create=True)
-    code = verb.tune(command, held, tuning, lambda line: typer.echo(printable(line), err=True))
+    held = open_named_store(store, create=True)
+    code = verb.tune(command, held, tuning, lambda line: typer.echo(make_printable(line), err=True))
     return Answer(code=code, aside=True)
 
 
@@ -251,9 +251,9 @@ def try_(
     from analyzers.tune import in_the_job, try_verb
     from analyzers.tune.starts import Starts
 
-    actions, command = try_verb.split(words)
+    actions, command = try_verb.split_at_dashes(words)
     asked = in_the_job.trial(actions, unit=unit, seconds=seconds(budget), rows=tuple(rows or ()))
-    say = lambda line: typer.echo(beside(printable(line)), err=True)  # noqa: E731
+    say = lambda line: typer.echo(mark_as_message(make_printable(line)), err=True)  # noqa: E731
     return try_verb.answer(in_the_job.try_in_the_job(command, os.environ, asked, Starts(before_each=before_each), say))
 
 
@@ -312,7 +312,7 @@ def recommend(
         steps=steps,
         target=facts_of(target),
     )
-    held = opened(store)
+    held = open_named_store(store)
     if records:
         from analyzers.replay.sharing import take
 
@@ -410,14 +410,14 @@ def replay(
         limits=Limits(budget_s=measuring.seconds(budget) if budget else None, hang_s=hang_s),
         only=only,
     )
-    held = opened(store)
+    held = open_named_store(store)
     if records:
         from analyzers.replay.sharing import take
 
         take(held, records, run)
     if dry_run:
         return measure.plan(held, options)
-    return measure.measure(held, options, lambda line: typer.echo(printable(line)))
+    return measure.measure(held, options, lambda line: typer.echo(make_printable(line)))
 
 
 @verb("logparse top --by time -n 10", opt.Table)
@@ -432,9 +432,9 @@ def top(
     from analyzers.job.double_counts import remarks_of
     from logparse import lookup
 
-    held = opened(store)
+    held = open_named_store(store)
     of = held.latest_run(run)
-    ranking = lookup.ranked(held, by=by, kind=kind, n=n, run=of, count_left_out=True)
+    ranking = lookup.rank_problems(held, by=by, kind=kind, n=n, run=of, count_left_out=True)
     rows = ranking.rows
     if not rows.num_rows:
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
@@ -455,8 +455,8 @@ def show(
     """Show all calls and times of one problem, named by a pasted log line."""
     from logparse import lookup
 
-    held = opened(store)
-    known = lookup.show(held, pasted(text))
+    held = open_named_store(store)
+    known = lookup.show(held, decode_pasted(text))
     notes = [f"note: {x}" for x in lookup.found_about(held, known)]
     return Answer(lookup.known_lines(held, known), lookup.known_table(known), "show", notes=lambda: notes)
 
@@ -472,20 +472,20 @@ def sql(
     """Run a read-only SQL query over the store."""
     from logparse.sql import query as run_query
 
-    held = opened(store)
+    held = open_named_store(store)
     with Wait("sql") as waits:
-        table = run_query(held.url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows, waits=waits)
+        table = run_query(held.url, decode_pasted(query), run=run, timeout_s=timeout, max_rows=max_rows, waits=waits)
     return Answer(table=table)
 
 
 @verb("logparse status", opt.Table)
 def status(store: opt.Store = None) -> Answer:
     """List the runs and formats of the store, and what the logs lack."""
-    held = opened(store)
+    held = open_named_store(store)
     from analyzers.findings.completeness import missing
     from logparse import lookup
 
-    held_rows = lookup.holdings(held)
+    held_rows = lookup.list_contents(held)
     notes = lambda: (*missing(held), *lookup.hints(held))  # noqa: E731
     return Answer([with_total(held_rows.to_pylist())], held_rows, "status", notes=notes)
 
@@ -507,7 +507,7 @@ def forget(
     store: opt.Store = None,
 ) -> Answer:
     """Remove a run or a file from the store."""
-    return Answer([f"forgot {path}" for path in opened(store).forget(name)])
+    return Answer([f"forgot {path}" for path in open_named_store(store).forget(name)])
 
 
 @verb("logparse compact --store s3://bucket/store")
@@ -521,14 +521,14 @@ def compact(
     """Merge the small files of a store into a few large ones; the old files are removed an hour later."""
     from logparse.store import compaction
 
-    before, after = compaction.compact(opened(store), unread=now)
+    before, after = compaction.compact(open_named_store(store), unread=now)
     return Answer([f"{before:,} files before, {after:,} now"])
 
 
 @verb("logparse check --store s3://bucket/store")
 def check(store: opt.Store = None) -> Answer:
     """Check every file of the store, and name damaged and missing ones; exit code 3 if there are any."""
-    held = opened(store)
+    held = open_named_store(store)
     if damage := held.damage():
         return Answer(damage, code=CHECK_FAILED)
     return Answer(["no file is damaged or missing", *held.remarks()])
@@ -587,7 +587,7 @@ def coverage(
         )
     with Stages("coverage", len(files) + 2) as stages:
         stages("reading the run")
-        tables, lost = read_at(against, store, run_to_check) if against else run_to_check(opened(store), run)
+        tables, lost = read_at(against, store, run_to_check) if against else run_to_check(open_named_store(store), run)
         judged, unread = lint_files(files, facts_of(target), tables, begins=stages)
         stages("looking up the calls")
         return answer(judged, unread, tables, lost)
@@ -686,10 +686,10 @@ def diff(
 def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -> Answer:
     """Merge override files of one format, device and build: the fastest row of each key, the first without times."""
     from analyzers.overrides import merge as merging
-    from analyzers.overrides.write import written
+    from analyzers.overrides.write import write_files
 
     made = merging.merge(files, gpus)
-    return written(made, merging.lines(made), out, files)
+    return write_files(made, merging.lines(made), out, files)
 
 
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
@@ -708,10 +708,10 @@ def convert(
 ) -> Answer:
     """Write the tuned GEMMs of one override file as another format, if both number solutions alike."""
     from analyzers.overrides import convert as converting
-    from analyzers.overrides.write import written
+    from analyzers.overrides.write import write_files
 
     made = converting.convert(files, to, facts_of(target), same_build=same_build, gpus=gpus)
-    return written(made, converting.lines(made), out, files)
+    return write_files(made, converting.lines(made), out, files)
 
 
 @verb("logparse export --to bench --kind gemm -n 50 --out problems", old={"--as": "--to"})
@@ -752,7 +752,7 @@ def export(
 ) -> Answer:
     """Write problems as input for the libraries' own tuning tools, or an aiter table for other builds."""
     from analyzers.overrides import export as exporting
-    from analyzers.overrides.write import Made, written
+    from analyzers.overrides.write import Made, write_files
 
     if portable == bool(to) or (portable and not tables) or (tables and to not in (None, "candidates")):
         raise UsageError(
@@ -763,22 +763,24 @@ def export(
         from analyzers.evidence.runs import tables_to_check
         from analyzers.overrides import portable as moving
 
-        made = moving.portable(tables, tables_to_check(opened(store), run) if store or run else None)
-        return written(made, made.notes, out, tables)
+        made = moving.portable(tables, tables_to_check(open_named_store(store), run) if store or run else None)
+        return write_files(made, made.notes, out, tables)
 
     if to == "bundle":
         from analyzers.replay.sharing import bundled
 
-        files, notes = bundled(opened(store), run)
-        return written(Made(tuple(files), len(files), {}), notes, out)
+        files, notes = bundled(open_named_store(store), run)
+        return write_files(Made(tuple(files), len(files), {}), notes, out)
     if to == "candidates":
         from analyzers.compare import candidates as listing
         from analyzers.evidence.runs import tables_of
 
-        made = listing.candidates(tables_of(opened(store), run), tables or [], facts_of(target), n)
-        return written(made, made.notes, out)
-    made = exporting.of_store(opened(store), to or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
-    return written(made, exporting.lines(made), out)
+        made = listing.candidates(tables_of(open_named_store(store), run), tables or [], facts_of(target), n)
+        return write_files(made, made.notes, out)
+    made = exporting.of_store(
+        open_named_store(store), to or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target)
+    )
+    return write_files(made, exporting.lines(made), out)
 
 
 @verb("logparse explore --port 8050")
@@ -821,7 +823,7 @@ def report(
     from analyzers.explore.report import write_report
 
     with Stages("report", REPORT_STAGES) as stages:
-        made = write_report(opened(store), out, run=run, compare=compare, top=top, begins=stages)
+        made = write_report(open_named_store(store), out, run=run, compare=compare, top=top, begins=stages)
     return Answer([f"{out}: {made.shown:,} of {made.total:,} problems"])
 
 

@@ -91,7 +91,7 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
     The marketing name decides first, then the architecture and the number of compute units.
     """
     arch, cus = facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
-    words = f" {' '.join(_words(facts.get('device', '')))} "
+    words = f" {' '.join(_split_words(facts.get('device', '')))} "
     # The fact ``device`` holds the marketing name. If several known names fit, the longest decides: "RX 9070 XT" is not
     # read as "RX 9070".
     named = sorted((x for x in devices() if f" {x.name} " in words), key=lambda x: -len(x.name))
@@ -99,7 +99,7 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
     return next(chain(named, alike), None)
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     return name.replace("-", " ").replace("_", " ").split()
 
 
@@ -121,7 +121,7 @@ def same_model(one: str, other: str) -> bool:
 
     If ``devices.csv`` has the model, a name may state more than the other, but not something else.
     """
-    left, right = ({x.lower() for x in _words(name)} - _SAME_CHIP for name in (one, other))
+    left, right = ({x.lower() for x in _split_words(name)} - _SAME_CHIP for name in (one, other))
     mine, theirs = (device_of({"device": name}) for name in (one, other))
     if mine is None or theirs is None:
         # Nothing is known of the model, so the names must have the same words.
@@ -154,7 +154,7 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
     """
     if not flops or time_us is None or not time_us > 0:
         return ""
-    most, name = _most(*(facts.get(x, "") for x in DESCRIBE))
+    most, name = _find_highest_rate(*(facts.get(x, "") for x in DESCRIBE))
     # A time in µs is impossible if the rate exceeds what the GPU reaches in any precision.
     rate = flops / time_us / 1e6
     if rate <= most:
@@ -164,7 +164,7 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
 
 def most_tflops(facts: Mapping[str, str]) -> float:
     """Return the rate in Tflop/s that the GPU of these facts exceeds in no precision (see ``too_fast``)."""
-    return _most(*(facts.get(x, "") for x in DESCRIBE))[0]
+    return _find_highest_rate(*(facts.get(x, "") for x in DESCRIBE))[0]
 
 
 DESCRIBE = ("device", "arch", "cu_count")
@@ -172,7 +172,7 @@ DESCRIBE = ("device", "arch", "cu_count")
 
 
 @cache
-def _most(*values: str) -> tuple[float, str]:
+def _find_highest_rate(*values: str) -> tuple[float, str]:
     """Return the rate (Tflop/s) that no precision of a GPU exceeds, and the GPU's name. ``values``: of ``DESCRIBE``."""
     facts = dict(zip(DESCRIBE, values, strict=True))
     known, arch = device_of(facts), facts["arch"].partition(":")[0]

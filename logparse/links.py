@@ -4,7 +4,8 @@ For example, one is a call in a log and the other has a time in a tuning file.  
 product or convolution (here called a problem), so such problems are only linked and never merged.  Two problems are
 linked if their shapes are equal and no field that both know differs.  There is one exception: the number of compute
 units that a library is told to use may be the number of all units of the device.  So a call with such a number may be a
-call without one.  ``linked`` compares two problems, and ``links_sql`` compares two tables.  A test checks that both
+call without one.  ``find_link_level`` compares two problems,
+and ``links_sql`` compares two tables.  A test checks that both
 give equal results.
 """
 
@@ -23,7 +24,7 @@ _GEMM_LAYOUT_KNOWN = (
 _CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
 
 
-def linked(one: Problem, other: Problem) -> Level | None:
+def find_link_level(one: Problem, other: Problem) -> Level | None:
     """Tell whether two matrix products or convolutions, from different files, may be the same call.
 
     | result | meaning |
@@ -47,7 +48,7 @@ def linked(one: Problem, other: Problem) -> Level | None:
         return None
     sure = _layout_known(one) and _layout_known(other)
     for name in names:
-        left, right = _folded(getattr(one, name)), _folded(getattr(other, name))
+        left, right = _fold_fp8_type(getattr(one, name)), _fold_fp8_type(getattr(other, name))
         if left is None or right is None or left == right:
             continue
         if name != "sm_count" or 0 not in (left, right):
@@ -56,7 +57,7 @@ def linked(one: Problem, other: Problem) -> Level | None:
     return "layout" if sure else "shape"
 
 
-def _folded(value: object) -> object:
+def _fold_fp8_type(value: object) -> object:
     """Return a field's value with AMD's own 8-bit float types (FNUZ) renamed to the standard ones (OCP).
 
     hipblaslt-bench prints the same name for both, so two calls must not be different only because of this name.
@@ -122,7 +123,7 @@ def open_sql(rows: str) -> str:
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
 
-def _equal(name: str) -> str:
+def _equality_sql(name: str) -> str:
     if name in ("a_type", "b_type", "c_type", "d_type", "compute_input_a_type", "compute_input_b_type"):
         return "a.{name} is null or b.{name} is null or replace(a.{name}, '_fnuz', '') = replace(b.{name}, '_fnuz', '')"
     equal = "a.{name} is null or b.{name} is null or a.{name} = b.{name}"
@@ -138,7 +139,7 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
     * A product with an unknown field is also paired with itself.
     * Each product is compared only once, because thousands of small files may name the same product.
     """
-    agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
+    agree = " and ".join(f"({_equality_sql(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
     sure = f"{known} and coalesce(a.sm_count = b.sm_count, true)" if "sm_count" in names else known
     near = f"select distinct on (problem) * from {table} where shape in (select shape from opened)"
@@ -159,4 +160,4 @@ def may_be(row: Problem | None, problem: Problem) -> bool:
 
     It may be if no known field of ``row`` differs from the field of ``problem``.
     """
-    return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None
+    return isinstance(row, (GemmProblem, ConvProblem)) and find_link_level(row, problem) is not None

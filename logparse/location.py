@@ -93,7 +93,7 @@ def join_url(place: str, path: str, query: str) -> str:
     return place + quote(path, safe=_UNQUOTED, errors="replace") + query
 
 
-def absolute(url: str) -> str:
+def make_absolute(url: str) -> str:
     """Return an absolute path to the same folder or file, for a process with another working directory.
 
     A URL is returned unchanged.
@@ -139,7 +139,7 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 
 @contextlib.contextmanager
-def explained(url: str, what: type[Exception]) -> Iterator[None]:
+def explain_os_errors(url: str, what: type[Exception]) -> Iterator[None]:
     """Context in which an OSError becomes an error of the type ``what``, whose message names the URL.
 
     For example, a bucket does not exist, a permission is missing, or the network fails.

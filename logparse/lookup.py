@@ -28,7 +28,7 @@ from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.rules import DEFAULTS, LOGGED, counted_as_sql, main_picks_sql, traced_sql
 from logparse.store.settling import settling
-from logparse.text import counted, duration, printable, short_path, shortened
+from logparse.text import duration, make_printable, pluralize, short_path, shorten_texts
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
 """SQL expression for the first values of a key in a table of aiter, which name the GPU.
@@ -235,14 +235,14 @@ def top(
     ran), pick_us, best, best_us, saves_us (calls × the difference of the two times), total_us, saves_only_if (the
     condition of the saving, if any), kind, calls_from and text.
     """
-    frame: pd.DataFrame = ranked(store, by=by, kind=kind, n=n, run=run).rows.to_pandas()
+    frame: pd.DataFrame = rank_problems(store, by=by, kind=kind, n=n, run=run).rows.to_pandas()
     return frame
 
 
 _REJECTS = " (`sql 'from rejects'` lists them)"
 
 
-def damaged(store: Store, run: str | None = None) -> str:
+def count_damaged_lines(store: Store, run: str | None = None) -> str:
     """Return a sentence with the number of damaged lines in a run (execution of a job). Empty without such lines.
 
     By default it is the latest run.
@@ -250,7 +250,7 @@ def damaged(store: Store, run: str | None = None) -> str:
     sql = "select coalesce(sum(count), 0) from rejects where run = $run"
     with store.reading(sql) as con:
         ((count,),) = con.execute(sql, {"run": store.latest_run(run)}).fetchall()
-    return f"{counted(int(count), 'damaged line')}{_REJECTS}" if count else ""
+    return f"{pluralize(int(count), 'damaged line')}{_REJECTS}" if count else ""
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class LeftOut:
             (self.elsewhere, "measured time", " of another device"),
             (self.untimed, "result", " without a time"),
         ]
-        return ", ".join(f"{counted(n, noun)}{more}" for n, noun, more in parts if n)
+        return ", ".join(f"{pluralize(n, noun)}{more}" for n, noun, more in parts if n)
 
 
 @dataclass(frozen=True)
@@ -342,8 +342,8 @@ class Ranking:
     @property
     def total(self) -> str:
         """The last line that ``logparse top`` prints: the sums over all matrix products and convolutions."""
-        out = f"total: {counted(self.problems, 'problem')}"
-        out += f", {counted(self.calls, 'call')}" if self.calls is not None else ""
+        out = f"total: {pluralize(self.problems, 'problem')}"
+        out += f", {pluralize(self.calls, 'call')}" if self.calls is not None else ""
         if self.traced:
             out += f" in {self.steps:,g} traced steps" if self.steps else " in the whole trace (no steps are marked)"
         elif self.processes > 1 and self.calls is not None:
@@ -353,7 +353,7 @@ class Ranking:
             each = f" ({duration(self.total_us / self.steps)} a step)" if self.steps else ""
             out += f"; {duration(self.total_us)}{of}{each}"
         if self.untold:
-            out += f" ({counted(self.untold, 'problem')} by the best known time, because no log names the pick)"
+            out += f" ({pluralize(self.untold, 'problem')} by the best known time, because no log names the pick)"
         known, more = self.saves_us or 0.0, self.saves_if_us
         saved = [duration(known)] if known else []
         saved += [f"{'another ' * bool(known)}{duration(more)} if {find_db_choice.ASSUMES}"] if more else []
@@ -372,7 +372,7 @@ class Ranking:
         )
 
 
-def ranked(
+def rank_problems(
     store: Store,
     *,
     by: str = "calls",
@@ -463,7 +463,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
     with store.reading(sql, run) as con:
         ((kernels,),) = con.execute(sql).fetchall()
     ask = command_line(store.url, "sql", "from kernels order by total_us desc")
-    instead = f"it holds {counted(int(kernels), 'kernel')} of a profiler, which `{ask}` lists"
+    instead = f"it holds {pluralize(int(kernels), 'kernel')} of a profiler, which `{ask}` lists"
     status = f"`{command_line(store.url, 'status')}` lists what runs hold"
     return f"run {run} holds no {what} that a job called or that was measured ({instead if kernels else status})"
 
@@ -472,7 +472,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 class Known:
     """Everything that was recorded about one matrix product or convolution: its calls and its measured times.
 
-    The tables' column ``level`` tells how certain each row is about this product (see ``links.linked``).
+    The tables' column ``level`` tells how certain each row is about this product (see ``links.find_link_level``).
     """
 
     problem: Problem
@@ -501,7 +501,7 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
             yield same[0].problem.text
         else:
             yield f"problems of this name: {len(same):,}, which differ in"
-            yield from (f"  {words}" for words in _differing([entry.problem.text for entry in same]))
+            yield from (f"  {words}" for words in _drop_common_words([entry.problem.text for entry in same]))
 
 
 def _called_from(store: Store, texts: Collection[str]) -> str:
@@ -518,7 +518,7 @@ def _called_from(store: Store, texts: Collection[str]) -> str:
     return next(filter(None, told), "")
 
 
-def _differing(texts: Sequence[str]) -> list[str]:
+def _drop_common_words(texts: Sequence[str]) -> list[str]:
     """Remove from each text the words that all texts have in common, and return the results."""
     words = [text.split(" ") for text in texts]
     common = set(words[0]).intersection(*words)
@@ -602,10 +602,13 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
         return "the store holds no call and no time of this problem"
     called = {run for run, _ in _called(calls)}
     runs = [run for run in store.runs() if run in called]
-    said = [_picked(run, ranked(store, by="time", n=1, run=run, texts=texts).rows.to_pylist()) for run in runs[-_RUNS:]]
+    said = [
+        _describe_pick(run, rank_problems(store, by="time", n=1, run=run, texts=texts).rows.to_pylist())
+        for run in runs[-_RUNS:]
+    ]
     if said:
         earlier = len(runs) - len(said)
-        return "; ".join([*said, *([f"{counted(earlier, 'earlier run')} in the table"] if earlier else [])])
+        return "; ".join([*said, *([f"{pluralize(earlier, 'earlier run')} in the table"] if earlier else [])])
     timed = [row for row in times if row["time_us"]]
     if not timed:
         return "no run calls this problem, and no time of it is known"
@@ -616,7 +619,7 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
 _RUNS = 3  # maximum number of runs in the sentence of ``show``
 
 
-def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
+def _describe_pick(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say which kernel one execution of the job used for a product or convolution, and how slow it is against the best.
 
     ``rows`` has the row of ``logparse top``, if there is one. The result is a part of a sentence.
@@ -698,15 +701,15 @@ def show(store: Store, text: str) -> list[Known]:
 
     ``text`` is a line of a log or of a table of logparse. Raises InputError if it names no product.
     """
-    from logparse.links import linked
+    from logparse.links import find_link_level
 
-    problems = _labelled(store, text) or problems_in(text)
+    problems = _find_by_label(store, text) or problems_in(text)
     out = []
     with store.reading(f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}") as con:
         for problem in problems:
             wanted = {"kind": problem.kind, "sizes": _sizes(problem)}
             candidates = [text for (text,) in con.execute(_CANDIDATES, wanted).fetchall()]
-            levels = {text: at for text in candidates if (at := linked(problem, problem_from_text(text)))}
+            levels = {text: at for text in candidates if (at := find_link_level(problem, problem_from_text(text)))}
             names, found = (column(x, pa.string()) for x in (list(levels), list(levels.values())))
             con.register("levels", pa.Table.from_arrays([names, found], names=["problem", "level"]))
             calls, times = (con.sql(sql).to_arrow_table() for sql in (_KNOWN_CALLS, _KNOWN_TIMES))
@@ -715,7 +718,7 @@ def show(store: Store, text: str) -> list[Known]:
     return out
 
 
-def _labelled(store: Store, text: str) -> list[Problem]:
+def _find_by_label(store: Store, text: str) -> list[Problem]:
     """Return the matrix products and convolutions that tables show under this name, or under a name that begins so.
 
     The sizes in the text may be joined by × or x.
@@ -759,7 +762,7 @@ def problems_in(text: str) -> list[Problem]:
     try:
         return [problem_from_text(text)]
     except (ValueError, IndexError, TypeError, KeyError):
-        found = {problem.text: problem for problem in _named(text)}
+        found = {problem.text: problem for problem in _find_in_text(text)}
     if not found:
         raise InputError(
             f"{text[:60]!r} names no problem; paste a bench, Trace or profile line, a MIOpenDriver command, a "
@@ -768,7 +771,7 @@ def problems_in(text: str) -> list[Problem]:
     return list(found.values())
 
 
-def _named(text: str) -> Iterator[Problem]:
+def _find_in_text(text: str) -> Iterator[Problem]:
     """Yield the matrix products and convolutions in a text that the user pasted.
 
     The text is read as a line of a log, as a whole file, and as a key of MIOpen's find-db.
@@ -809,14 +812,15 @@ def hints(store: Store) -> list[str]:
     if copies := store.copies():
         path, first = copies[0]
         out.append(
-            f"{counted(len(copies), 'file')} with the content of another file of the run, so each content counts once "
+            f"{pluralize(len(copies), 'file')} with the content of another file of the run, so each content counts "
+            "once "
             f"({short_path(path)} is a copy of {short_path(first)}; the column copy_of of the view sources lists all)"
         )
     if left_out := store.left_out():
-        first = shortened([store.unreadable()[0]], _WIDTH)[0]
+        first = shorten_texts([store.unreadable()[0]], _WIDTH)[0]
         out.append(
-            f"{counted(left_out, 'row')} of an earlier version are left out, because their problems cannot be "
-            f"read, such as {printable(first)}; if ingested again, their lines become rejects with a reason"
+            f"{pluralize(left_out, 'row')} of an earlier version are left out, because their problems cannot be "
+            f"read, such as {make_printable(first)}; if ingested again, their lines become rejects with a reason"
         )
     return out
 
@@ -829,7 +833,7 @@ _HOLDINGS = """
     from sources where copy_of is null group by run, format order by min(ingested_at), format"""
 
 
-def holdings(store: Store) -> pa.Table:
+def list_contents(store: Store) -> pa.Table:
     """Return a table of what the store contains, with one row per run (execution of a job) and file format.
 
     The columns are the number of files, their bytes, and the number of lines of each category.

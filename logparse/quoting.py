@@ -11,12 +11,12 @@ HTML                   ``html_text``, ``html_list``, ``json_block``, ``markup`` 
 Markdown               ``markdown_text``, ``markdown_block``                       ``str``
 a literal of SQL       ``sql_text``, ``sql_name``                                  ``str``
 a name of a file       ``file_name`` (makes one), ``is_file_name`` (tests one)     ``str``
-text of a terminal     ``printable``                                               ``str``
+text of a terminal     ``make_printable``                                          ``str``
 =====================  ==========================================================  ==========
 
 Text of a file is a ``str``.  Code is a ``Shell``, ``Python`` or ``Html``.  A template takes only code of its own
-language (``filled``).  Outside of this module such code is made only from literals and from files of this program.
-``tests/test_architecture.py`` checks this for every call of the three classes.  This module imports nothing of
+language (``fill_template``).  Outside of this module such code is made only from literals and from files of this
+program. ``tests/test_architecture.py`` checks this for every call of the three classes.  This module imports nothing of
 logparse.
 """
 
@@ -74,7 +74,7 @@ def asset(path: Asset) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def joined(between: C, parts: Iterable[C]) -> C:
+def join_code(between: C, parts: Iterable[C]) -> C:
     """Join pieces of code with a separator that is also code, like ``str.join``. The result is code."""
     return type(between)(between.join(parts))
 
@@ -84,7 +84,7 @@ def lines_of(code: C) -> list[C]:
     return [type(code)(line) for line in code.split("\n")]
 
 
-def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
+def fill_template(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
     """Fill a template: replace each ``@name@`` by the code of this name.
 
     ``marks`` are the characters before and after a name. Raises TypeError for a value in another language, KeyError for
@@ -115,7 +115,7 @@ def shell_word(text: str | os.PathLike[str]) -> Shell:
 
 def shell_line(words: Iterable[str]) -> Shell:
     """Quote each word and join the words into a shell command."""
-    return joined(Shell(" "), map(shell_word, words))
+    return join_code(Shell(" "), map(shell_word, words))
 
 
 def shell_comment(text: str) -> Shell:
@@ -123,7 +123,7 @@ def shell_comment(text: str) -> Shell:
 
     Line ends become visible characters, because a line end would end the comment.
     """
-    return Shell(printable(text))
+    return Shell(make_printable(text))
 
 
 def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
@@ -136,7 +136,7 @@ def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
         if not re.fullmatch(r"[a-z]+", word):
             raise ValueError(f"{word!r} begins no line of data")
         # The word is a fixed word of logparse, so no text can end the document early.
-        out.append(f"{word} {printable(text)}")
+        out.append(f"{word} {make_printable(text)}")
     return Shell("\n".join(out))
 
 
@@ -180,7 +180,7 @@ def html_text(text: str) -> Html:
     """Escape a text so that it can be put between HTML tags or into a quoted attribute."""
     import html
 
-    return Html(html.escape(printable(text)))
+    return Html(html.escape(make_printable(text)))
 
 
 def markup(text: str) -> str:
@@ -233,7 +233,7 @@ def markdown_block(language: str, lines: Iterable[str]) -> list[str]:
     The line of backquotes around the block is longer than any backquotes in the lines, so that no line can end the
     block.
     """
-    shown = [printable(line) for line in lines]
+    shown = [make_printable(line) for line in lines]
     longest = max((len(x) for line in shown for x in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *shown, fence]
@@ -280,7 +280,7 @@ def file_name(text: str) -> str:
     return f"{name[: _LONGEST_NAME // 8]}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     r"""Replace control, escape and direction characters in untrusted text by visible escapes such as ``\x1b``."""
     if text.isprintable():
         return text

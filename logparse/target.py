@@ -82,7 +82,7 @@ def same_value(name: str, one: str, other: str) -> bool:
         (mine, *features), (theirs, *others) = one.split(":"), other.split(":")
         opposite = {x[:-1] + {"+": "-", "-": "+"}[x[-1]] for x in features if x[-1:] in ("+", "-")}
         return mine == theirs and not opposite & set(others)
-    left, right = (re.split(r"[.\-+ ]", _spelled(name, x)) for x in (one, other))
+    left, right = (re.split(r"[.\-+ ]", _spell_version(name, x)) for x in (one, other))
     return all(a == b for a, b in zip(left, right, strict=False))
 
 
@@ -94,7 +94,7 @@ with dots.
 """
 
 
-def _spelled(name: str, text: str) -> str:
+def _spell_version(name: str, text: str) -> str:
     """Write a version of HIP or hipBLASLt with dots. For example, hipBLASLt's number 1201 becomes ``0.12.1``.
 
     A version of HIP gets the form ``major.minor``, and a version of hipBLASLt ``major.minor.patch``.  Any text that is

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from logparse.errors import UsageError
-from logparse.quoting import printable as printable  # noqa: PLC0414 (whoever shows text imports this module)
+from logparse.quoting import make_printable as make_printable  # noqa: PLC0414 (whoever shows text imports this module)
 from logparse.quoting import sql_text as sql_text  # noqa: PLC0414
 
 
@@ -49,7 +49,7 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
     return value
 
 
-def pasted(word: str) -> str:
+def decode_pasted(word: str) -> str:
     """Return a text that the user pasted on the command line, read as UTF-8 in any locale.
 
     Bytes that are not UTF-8 are escaped.
@@ -63,7 +63,7 @@ def short_path(path: str) -> str:
     return path if below.startswith(os.pardir + os.sep) else below
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 problem``, ``2 problems``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -105,12 +105,12 @@ def bytes_text(size: float) -> str:
     return f"{float(f'{size / 1024**power:.3g}'):g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
-def fitted(line: str) -> str:
+def cut_to_width(line: str) -> str:
     """Cut a line to at most 100 characters (``COLUMNS``)."""
     return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
 
 
-def signed(time_us: float) -> str:
+def format_difference(time_us: float) -> str:
     """Format a difference of two times in µs for people, with ``-`` if it is negative.
 
     A difference that rounds to 0 ns has no sign.
@@ -119,9 +119,9 @@ def signed(time_us: float) -> str:
     return duration(us) if us >= 0 else f"-{duration(-us)}"
 
 
-def gained(time_us: float) -> str:
+def describe_gain(time_us: float) -> str:
     """Format a gain or loss of time: ``gained 4 ms``, ``lost 4 ms``."""
-    return f"gained {signed(time_us)}" if round(time_us, 3) >= 0 else f"lost {duration(-time_us)}"
+    return f"gained {format_difference(time_us)}" if round(time_us, 3) >= 0 else f"lost {duration(-time_us)}"
 
 
 _KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^()]*\)", re.DOTALL)
@@ -136,7 +136,7 @@ def kernel_name(text: str) -> str:
     return (match[1] or "") + (match[2] or match[3]) if match else text
 
 
-def shortened(texts: Sequence[str], room: int) -> list[str]:
+def shorten_texts(texts: Sequence[str], room: int) -> list[str]:
     """Shorten texts to at most ``room`` characters, so that they can still be told apart."""
     # First the signature of a C++ kernel is cut to its name. Then ``…`` replaces the beginning or the end that all long
     # texts have in common.
@@ -146,7 +146,7 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
         return names
     head = common_start(long)
     tail = common_start([name[head:][::-1] for name in long])
-    tries = [{name: _cut(name, room, head, tail, share) for name in long} for share in (0.67, 0.5, 0.33, 0.0)]
+    tries = [{name: _shorten_one(name, room, head, tail, share) for name in long} for share in (0.67, 0.5, 0.33, 0.0)]
     best = max(tries, key=lambda cut: len(set(cut.values())))
     for _ in range(_ROUNDS):  # Texts that were cut again may have become like texts of another group.
         alike: dict[str, list[str]] = {}
@@ -154,7 +154,7 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
             alike.setdefault(cut, []).append(name)
         groups = [group for group in alike.values() if 1 < len(group) < len(long)]
         for group in groups:  # Texts of a group differ from each other at another place than all texts do.
-            best |= zip(group, shortened(group, room), strict=True)
+            best |= zip(group, shorten_texts(group, room), strict=True)
         if not groups:
             break
     for _ in range(_ROUNDS):
@@ -204,7 +204,7 @@ def common_start(texts: Sequence[str]) -> int:
     return sum(1 for _ in same) if len(texts) > 1 else 0
 
 
-def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
+def _shorten_one(text: str, room: int, head: int, tail: int, share: float) -> str:
     """Shorten one of several similar texts to ``room`` characters. Keep the part that differs from the other texts.
 
     All texts have the first ``head`` and the last ``tail`` characters in common.
@@ -212,17 +212,17 @@ def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
     # The common characters are replaced by ``…`` first. If that is not enough, the middle of the text is left out.
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
-        return _without(text, head - excess, head)
+        return _elide(text, head - excess, head)
     if excess <= tail:
-        return _without(text, end, end + excess)
+        return _elide(text, end, end + excess)
     if end - head <= room - 2 and head and tail:
         spare = room - 2 - (end - head)
         return text[:spare] + "…" + text[head:end] + "…"
     left = int((room - 1) * share)
-    return _without(text, left, len(text) - (room - 1 - left))
+    return _elide(text, left, len(text) - (room - 1 - left))
 
 
-def _without(text: str, start: int, stop: int) -> str:
+def _elide(text: str, start: int, stop: int) -> str:
     """Return a text with ``…`` in place of the part from ``start`` to ``stop``.
 
     The part is first widened so that no word is cut.

@@ -45,7 +45,7 @@ def run(*words: str, columns: int | None = None) -> Done:
     return Done(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
 
 
-def asked(*words: str) -> tuple[Done, list[Answer]]:
+def run_with_answers(*words: str) -> tuple[Done, list[Answer]]:
     """Run ``logparse WORD…``, and return its output, and the answers as objects that a test can print.
 
     A test can print an answer in several formats. The list of answers is empty if the subcommand failed.

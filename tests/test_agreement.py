@@ -14,15 +14,15 @@ from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
-from analyzers.replay.replay import Options, planned
-from analyzers.replay.results import measured
+from analyzers.replay.replay import Options, plan_replay
+from analyzers.replay.results import make_measurement
 from logparse.ingest import ingest, record
 from logparse.libraries.kinds.format import UNITS
-from logparse.lookup import holdings, show, top
+from logparse.lookup import list_contents, show, top
 from logparse.model import Fact, solution_from_text
 from logparse.store import Store, open_store
 from tests.analyzers.ingested import HERE as MACHINE
-from tests.analyzers.ingested import count_units, product, replayed
+from tests.analyzers.ingested import count_units, product, store_race_times
 from tests.conftest import SAMPLES
 
 TYPED = """\
@@ -65,7 +65,7 @@ def test_problems_are_counted_alike(case: str, store: Store, tmp_path: Path) -> 
     shown = top(store, n=10_000)
     assert read.problems == len(shown) == len(set(shown["text"]))
     assert wanted in (None, read.problems)
-    [held] = holdings(store).to_pylist()
+    [held] = list_contents(store).to_pylist()
     counted = dict(zip(UNITS, read.counts, strict=True))
     assert (held["files"], held["lines"], held["bytes"]) == (1, read.lines, path.stat().st_size)
     assert held["rejects"] == counted["reject"]
@@ -79,7 +79,7 @@ def test_problems_are_counted_alike(case: str, store: Store, tmp_path: Path) -> 
         made = of_store(store, "driver" if set(shown["kind"]) == {"conv"} else "bench")
         assert made.count + sum(made.refused.values()) == read.problems
         assert len(recommend(tables_of(store), Settings()).calls) == read.problems
-        assert wanted is None or len(planned(store, Options())) == read.problems
+        assert wanted is None or len(plan_replay(store, Options())) == read.problems
 
 
 TABLE = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
@@ -180,9 +180,9 @@ def test_times_are_compared_within_one_measurement(store: Store) -> None:
     # Times from the job's own trace, from a benchmark or from another run were taken under other conditions, so they
     # are ignored, even if they are shorter.
     problem = product(4096, 64, 8192)
-    replayed(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")
+    store_race_times(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")
     for run, origin, us in (("run", "trace", 4.0), ("run", "bench", 3.0), ("other", CONFIRM, 2.0)):
-        row = measured(problem, solution_from_text("hipblaslt:9"), [us], origin=origin)
+        row = make_measurement(problem, solution_from_text("hipblaslt:9"), [us], origin=origin)
         record(store, [row, *map(Fact, MACHINE, MACHINE.values())], run=run, name=origin, format="replay")
     [row] = top(store, run="run").to_dict("records")
     assert (row["best"], row["pick_us"], row["best_us"]) == ("hipblaslt:7", pytest.approx(10.0), pytest.approx(8.0))

@@ -238,7 +238,9 @@ PLACE = re.compile(r"@([a-z_]+)@")
 
 
 def test_only_one_function_fills_templates() -> None:
-    """Only ``quoting.filled`` reads template files (``*.in``), and it gets a value for each placeholder in them."""
+    """Only ``quoting.fill_template`` reads template files (``*.in``), and it gets a value for each placeholder in
+    them.
+    """
     assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "page.html.in"}
     literals: dict[Path, set[str]] = {}
     for path in FILES:

@@ -17,7 +17,7 @@ from analyzers.overrides.convert import convert
 from analyzers.overrides.export import export
 from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
-from analyzers.overrides.write import write, written
+from analyzers.overrides.write import write, write_files
 from logparse.errors import InputError
 from logparse.ingest.input_file import InputFile
 from logparse.ingest.stated_target import target_from
@@ -126,7 +126,7 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
     ]
 
 
-def rewritten(format: OverrideFormat) -> Sequence[Emission]:
+def rewrite_sample(format: OverrideFormat) -> Sequence[Emission]:
     """Read a sample file in which a user chooses kernels, and write its choices to new files of the same format.
 
     Returns the new files. Raises AssertionError if ``sample_logs`` has no good file of this format.
@@ -174,13 +174,13 @@ CASES: dict[str, Case] = {
 If a format of override files has no case here, its sample file is read and written again.
 """
 CASES |= {
-    f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)
+    f"rewritten-{format.name}": Case(partial(rewrite_sample, format), format.name, TARGET)
     for format in OVERRIDE_FORMATS
     if format.writer is not None and format.name not in {case.format for case in CASES.values()}
 }
 
 
-def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
+def collect_contents(files: Sequence[Emission]) -> dict[str, bytes]:
     """Return the bytes of each file that logparse wrote: {name: content}.
 
     The key ``NAME.use`` holds the lines, for example ``export …``, that make a library use the file.
@@ -192,7 +192,7 @@ def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_written_is_its_golden(case: str, golden: Goldens) -> None:
-    made = {GOLDENS / case / f"{name}.golden": data for name, data in rendered(CASES[case].make()).items()}
+    made = {GOLDENS / case / f"{name}.golden": data for name, data in collect_contents(CASES[case].make()).items()}
     assert made, "a case that writes nothing tests nothing"
     for path, data in made.items():
         golden.check(path, data)
@@ -214,7 +214,7 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     linked.symlink_to(tmp_path)
     with pytest.raises(InputError, match=r"tunableop_results0\.csv is also an input file"):
-        written(merge([CSV, str(own)], gpus=2), [], linked, [CSV, str(own)])
+        write_files(merge([CSV, str(own)], gpus=2), [], linked, [CSV, str(own)])
     assert own.read_bytes() == Path(CSV).read_bytes()
     assert not (tmp_path / "tunableop_results1.csv").exists()
 

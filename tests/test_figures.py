@@ -42,7 +42,7 @@ def percent(share: float, places: int = 1) -> str:
     return f"{100 * share:.{places}f} %"
 
 
-def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
+def read_measured(name: str) -> list[tuple[Record, dict[str, float]]]:
     """Return the measured matrix products or convolutions of a benchmark, with the times of their kernels in µs.
 
     If the kernel that the library chose was not timed, the matrix product or convolution is left out.
@@ -64,7 +64,7 @@ def weighted(name: str) -> float:
 
     The job makes each call as often as the benchmark's record states.
     """
-    rows = [(x["calls"], times[x["pick"]], times[x["best"]]) for x, times in timed(name)]
+    rows = [(x["calls"], times[x["pick"]], times[x["best"]]) for x, times in read_measured(name)]
     return 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows)
 
 
@@ -82,7 +82,7 @@ def convolutions(name: str) -> str:
     """
     # The choices are the kernels that the library chooses by default, the fastest kernels for the tensors as they are
     # stored, and the fastest kernels if the tensors may also be stored in another layout.
-    rows = timed(name)
+    rows = read_measured(name)
     default = sum(times[x["pick"]] for x, times in rows)
     reachable = sum(min(us for solution, us in times.items() if "stored" not in solution) for _, times in rows)
     best = sum(min(times.values()) for _, times in rows)
@@ -227,7 +227,7 @@ def test_results_are_those_of_their_records(row: str) -> None:
 def test_the_first_page_has_the_figures_of_the_records() -> None:
     page, made = text("README.md"), record("gemms")["summary"]
     assert f"save {percent(weighted('gemms'))} of the time of a GPT-2 training's GEMMs" in page
-    rows = [(times[x["pick"]], min(times.values())) for x, times in timed("gemms")]
+    rows = [(times[x["pick"]], min(times.values())) for x, times in read_measured("gemms")]
     assert (sum(pick == best for pick, best in rows), len(rows)) == (10, 19)
     assert "It picks the best one for ten of 19 (" in page
     assert f"(picked ÷ best time: median {made['median_regret']:.3f}, largest {made['max_regret']:.2f})" in page
@@ -376,7 +376,7 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
     said = "12 verdicts are right, none is wrong, 2 are undecided, 2 claim nothing. Three of the right ones say"
     assert f'{said} "not faster", because starts' in text("README.md")
     known, later = jobs().values()
-    lines = [*steps.foretold(known), *(x for x in steps.foretold(later) if ": " in x)]
+    lines = [*steps.tabulate_predictions(known), *(x for x in steps.tabulate_predictions(later) if ": " in x)]
     assert all(line in page for line in lines if line.startswith("|") and ("→" in line or line[:10] != "| job: act"))
     pairs = steps.pairs(known) + steps.pairs(later)
     assert f"The goal is 17 of 20 pairs within 5 %: {sum(x.held for x in pairs)} of {len(pairs)} pairs held" in page
@@ -437,7 +437,9 @@ def test_simulated_steps_of_clients_are_those_of_their_record(monkeypatch: pytes
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     steps, page = importlib.import_module("steps"), " ".join(text("docs/results.md").split())
     later = json.loads((RESULTS / "steps-NVIDIA-H200-2026-11-29.json").read_text(encoding="utf-8"))["jobs"]
-    tables = [[x for x in steps.foretold(rows) if x.startswith("| ") and "→" in x] for rows in (clients(), later)]
+    tables = [
+        [x for x in steps.tabulate_predictions(rows) if x.startswith("| ") and "→" in x] for rows in (clients(), later)
+    ]
     lines = [[x for x in table if "| job" not in x] for table in tables]
     assert [len(x) for x in lines] == [15, 6]
     assert [x for table in lines for x in table if x not in page] == []

@@ -19,7 +19,7 @@ from analyzers.evidence.tables import Settings
 from analyzers.explore.report import write_report
 from analyzers.overrides.export import export
 from analyzers.overrides.merge import merge
-from analyzers.overrides.write import written
+from analyzers.overrides.write import write_files
 from analyzers.recommend import verb
 from analyzers.recommend.ranking import Recommendation
 from logparse.lookup import top
@@ -64,8 +64,8 @@ WRITERS: Mapping[str, Callable[[Store, Path], object]] = {
     "parquet": lambda store, out: show(Answer(table=top(store), of="top"), out=str(out / "x.parquet")),
     "table": lambda store, out: show(Answer(table=top(store), of="top"), TableFormat.table, str(out / "x.txt")),
     "report": lambda store, out: write_report(store, out / "x.html", top=10),
-    "merge": lambda store, out: written(merge([CSV, CSV]), [], out),
-    "export": lambda store, out: written(export([gemm()], "bench"), [], out),
+    "merge": lambda store, out: write_files(merge([CSV, CSV]), [], out),
+    "export": lambda store, out: write_files(export([gemm()], "bench"), [], out),
 }
 
 

@@ -34,7 +34,7 @@ from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.overrides import write as overrides_write
 from analyzers.overrides.export import export, select
-from analyzers.overrides.write import written
+from analyzers.overrides.write import write_files
 from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation
 from logparse.ingest import ingest, stream, worker
@@ -315,7 +315,7 @@ def everything(found: Recommendation, store: Store, out: Path, change: Group | N
     for tool in ("bench", "driver", "untuned"):
         text = io.StringIO()
         with redirect_stdout(text):
-            show(written(export(problems, tool, {"pytorch_version": "2.9.1"}), [], out / tool))
+            show(write_files(export(problems, tool, {"pytorch_version": "2.9.1"}), [], out / tool))
         plain(text.getvalue())
     text = io.StringIO()
     with redirect_stdout(text):

@@ -143,8 +143,8 @@ def test_recommend_counts_what_top_counts_without_ranking_the_calls(
     The ranking of ``top`` gives the same counts, but it would read the store again.
     """
     store = open_store(str(folder / "store"))
-    expected = lookup.ranked(store, n=1, run=run, count_left_out=True).left_out.text
-    monkeypatch.delattr(lookup, "ranked")
+    expected = lookup.rank_problems(store, n=1, run=run, count_left_out=True).left_out.text
+    monkeypatch.delattr(lookup, "rank_problems")
     monkeypatch.chdir(folder)
     found = advise(store, Settings(), run, count_left_out=True)
     assert (found.not_used, advise(store, Settings(), run).not_used) == (expected, "")

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.links import linked, links_sql
+from logparse.links import find_link_level, links_sql
 from logparse.model import GEMM_FIELDS, ConvProblem, GemmProblem, Problem, problem_from_text, with_plain
 from logparse.store.pending import conv_row, gemm_row
 from logparse.store.schema import SCHEMAS
@@ -73,16 +73,16 @@ def view(problems: Sequence[Problem]) -> dict[tuple[str, str], tuple[str, int]]:
 
 
 def test_levels() -> None:
-    assert linked(FULL, FULL) == "exact"
-    assert linked(FULL, PARTIAL) == "layout"
-    assert linked(FULL, COARSE) == "shape"
-    assert linked(FULL, replace(PARTIAL, lda=32)) is None
-    assert linked(FULL, replace(COARSE, m=65)) is None
-    assert linked(FULL, ConvProblem(direction="W")) is None
+    assert find_link_level(FULL, FULL) == "exact"
+    assert find_link_level(FULL, PARTIAL) == "layout"
+    assert find_link_level(FULL, COARSE) == "shape"
+    assert find_link_level(FULL, replace(PARTIAL, lda=32)) is None
+    assert find_link_level(FULL, replace(COARSE, m=65)) is None
+    assert find_link_level(FULL, ConvProblem(direction="W")) is None
 
 
 def test_fnuz_and_ocp_are_one_type_for_links() -> None:
-    assert linked(replace(COARSE, a_type="f8_r"), replace(COARSE, a_type="f8_fnuz_r")) == "shape"
+    assert find_link_level(replace(COARSE, a_type="f8_r"), replace(COARSE, a_type="f8_fnuz_r")) == "shape"
 
 
 def test_fan_counts_the_full_problems_that_a_partial_one_may_be() -> None:
@@ -148,14 +148,14 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
     assert "?" in unknown.text
     pairs = view([*known, unknown])  # The level of a pair does not depend on other problems.
     for one, other in combinations(known, 2):
-        assert linked(one, other) is None
+        assert find_link_level(one, other) is None
         assert (one.text, other.text) not in pairs
     for one in known:
-        assert linked(unknown, one) in (None, "layout", "shape")
+        assert find_link_level(unknown, one) in (None, "layout", "shape")
         assert pairs.get((unknown.text, one.text), ("shape",))[0] != "exact"
         back = problem_from_text(one.text)
-        assert (back.text, linked(one, back)) == (one.text, linked(one, one))
-    assert linked(problem_from_text(unknown.text), known[0]) == linked(unknown, known[0])
+        assert (back.text, find_link_level(one, back)) == (one.text, find_link_level(one, one))
+    assert find_link_level(problem_from_text(unknown.text), known[0]) == find_link_level(unknown, known[0])
 
 
 def test_a_stated_number_of_compute_units_may_mean_all() -> None:
@@ -164,9 +164,9 @@ def test_a_stated_number_of_compute_units_may_mean_all() -> None:
     # may have set a smaller number. So logparse says that the calls may be the same (level "shape"), not that they are
     # (level "exact").
     all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
-    assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]
+    assert [find_link_level(all_units, x) for x in (all_units, some)] == ["exact", "shape"]
     assert view([all_units, some])[some.text, all_units.text][0] == "shape"
-    assert linked(some, more) is None
+    assert find_link_level(some, more) is None
 
 
 few = st.sampled_from
@@ -195,5 +195,5 @@ partial_convs = st.builds(
 
 @given(st.lists(partial_gemms | partial_convs, max_size=12))
 def test_the_view_agrees_with_the_function(problems: list[Problem]) -> None:
-    expected = {(a.text, b.text): level for a, b in product(problems, problems) if (level := linked(a, b))}
+    expected = {(a.text, b.text): level for a, b in product(problems, problems) if (level := find_link_level(a, b))}
     assert {pair: level for pair, (level, _) in view(problems).items()} == expected

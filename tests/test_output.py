@@ -34,13 +34,13 @@ from logparse.cli import app
 from logparse.errors import LogparseError, StoreError, UsageError
 from logparse.ingest import ingest, lines, worker
 from logparse.output import TABLES, Answer, Bar, TableFormat, show
-from logparse.output.answer import arrow, typed
-from logparse.output.terminal import drawn
+from logparse.output.answer import arrow, convert_to_columns
+from logparse.output.terminal import draw_table
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
-from logparse.text import duration, parse_share, shortened
+from logparse.text import duration, parse_share, shorten_texts
 from tests.conftest import ROOT, SAMPLES
-from tests.program import asked, run
+from tests.program import run, run_with_answers
 
 TUNED = str(SAMPLES / "tunableop/tunableop_results0.csv")
 LOG = str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log")
@@ -119,7 +119,7 @@ def test_every_verb_in_every_format_on_every_kind_of_store(
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
     words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]
-    out, answers = asked(*words)
+    out, answers = run_with_answers(*words)
     assert out.returncode in (0, 1, 3), out.stderr
     if not answers:
         assert out.returncode == 1
@@ -224,7 +224,7 @@ def test_tables_fit_and_break_no_number(
     samples: Store, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [verb, *(["-n", "30"] if verb == "top" else [])]
-    _, (answer,) = asked(*words, *([] if verb == "formats" else ["--store", samples.url]))
+    _, (answer,) = run_with_answers(*words, *([] if verb == "formats" else ["--store", samples.url]))
     show(answer, wide=True)
     whole = capsys.readouterr().out
     for width in (80, 100, 120):
@@ -254,7 +254,9 @@ def samples_store(samples: Store) -> str:
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_a_problem_is_in_every_table_that_has_one(width: int) -> None:
     numbers = {f"n{i}": [1234567.5] for i in range(9)}
-    table = drawn(pd.DataFrame({**numbers, "problem": ["W 64×128×56×56 k128 3×3 g32 FP16 NCHW"], "n9": [1]}), width)
+    table = draw_table(
+        pd.DataFrame({**numbers, "problem": ["W 64×128×56×56 k128 3×3 g32 FP16 NCHW"], "n9": [1]}), width
+    )
     assert "W 64×128×56×56 k128 3×3 g32 FP16 NCHW" in table
     assert all(len(line) <= width for line in table.splitlines()[:-1])
     shown, left_out = table.splitlines()[0].split(), table.splitlines()[-1]
@@ -284,7 +286,7 @@ def test_no_time_is_shortened(as_arrow: bool) -> None:
     frame = pd.DataFrame(
         {"run": ["one long name of a run", "another long name"], "first_seen": times, "solution": ["x" * 60] * 2}
     )
-    shown = drawn(pa.Table.from_pandas(frame) if as_arrow else frame, 60)
+    shown = draw_table(pa.Table.from_pandas(frame) if as_arrow else frame, 60)
     assert "2026-11-21 05:10:08" in shown
     assert "2026-11-21 05:59:08" in shown
 
@@ -292,31 +294,31 @@ def test_no_time_is_shortened(as_arrow: bool) -> None:
 def test_names_of_kernels_are_cut_between_words() -> None:
     """A cut name keeps whole words, because a reader cannot guess a kernel from ``rwXdlops``."""
     kernel, other = "miopen:ConvHipImplicitGemmGroupWrwXdlops", "miopen:ConvBinWinogradRxSf3x2"
-    assert shortened([f"use {kernel}"], 20) == ["use …GroupWrwXdlops"]
-    assert shortened([kernel], 16) == ["…GroupWrwXdlops"]
-    assert shortened([kernel, other], 20) == ["…GemmGroupWrwXdlops", "…BinWinogradRxSf3x2"]
+    assert shorten_texts([f"use {kernel}"], 20) == ["use …GroupWrwXdlops"]
+    assert shorten_texts([kernel], 16) == ["…GroupWrwXdlops"]
+    assert shorten_texts([kernel, other], 20) == ["…GemmGroupWrwXdlops", "…BinWinogradRxSf3x2"]
     for room in range(12, 40):
-        cut = shortened([kernel, other, "hipblaslt:104377"], room)
+        cut = shorten_texts([kernel, other, "hipblaslt:104377"], room)
         assert len(set(cut)) == 3
         assert max(map(len, cut[:2])) <= room
 
 
 def test_an_unknown_number_stands_under_the_numbers() -> None:
     rows = [{"saves_us": 12.5, "why": "unknown"}, {"saves_us": "unknown", "why": "unknown"}]
-    lines = drawn(rows, 80).splitlines()
+    lines = draw_table(rows, 80).splitlines()
     assert [line[:9] for line in lines[2:]] == ["     12.5", "  unknown"]
 
 
 def test_names_are_shortened_to_what_differs() -> None:
     kernels = [f"kernel:void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_{x}_relu>(cutlass::Params)" for x in "ab"]
-    assert shortened(kernels, 60) == [f"kernel:cutlass_80_tensorop_s16816gemm_{x}_relu" for x in "ab"]
+    assert shorten_texts(kernels, 60) == [f"kernel:cutlass_80_tensorop_s16816gemm_{x}_relu" for x in "ab"]
     for room in (12, 20, 30):
-        cut = shortened(kernels, room)
+        cut = shorten_texts(kernels, room)
         assert len(set(cut)) == 2
         assert all(len(text) <= room for text in cut)
     tables = [f"aiter/{x}_tuned_gemm.head.csv" for x in ("bf16", "a8w8_blockscale", "a8w8_bpreshuffle", "a4w4")]
     for room in (16, 20):
-        assert len(set(shortened([*tables, "aiter/tuned_gemm_v1.csv"], room))) == len(tables) + 1
+        assert len(set(shorten_texts([*tables, "aiter/tuned_gemm_v1.csv"], room))) == len(tables) + 1
     stems = (
         "bf16_tuned_gemm",
         "bf16_untuned_gemm",
@@ -326,18 +328,18 @@ def test_names_are_shortened_to_what_differs() -> None:
     )
     stems += ("tuned_gemm_v2_56a09c8865", "tuned_gemm_v3_449189b166", "tuned_gemm_v6_cf1d28e3fa")
     files = ["flydsl_2.7.1_gfx942_results0.csv", *(f"aiter/{stem}.head.csv" for stem in stems)]
-    assert len(set(shortened(files, 20))) == len(files), "a name that is cut again becomes like no other"
+    assert len(set(shorten_texts(files, 20))) == len(files), "a name that is cut again becomes like no other"
     flags = {"nchwToNhwc": "float, false, true", "nhwcToNchw": "float, true, false"}
     changes = [f"cudnn::engines_precompiled::{x}Kernel<__half, __half, {y}, (cudnnKernelDataType_t)0>"
                for x, y in flags.items()]  # fmt: skip
     for room in (16, 20, 24):
-        assert len({*shortened(changes, room)}) == len(changes), "they differ in their middle alone"
-        assert max(map(len, shortened(changes, room))) <= room
-    assert shortened(["one"], 10) == ["one"]
-    assert shortened(["x" * 30], 10) == ["xxxxxx…xxx"]
+        assert len({*shorten_texts(changes, room)}) == len(changes), "they differ in their middle alone"
+        assert max(map(len, shorten_texts(changes, room))) <= room
+    assert shorten_texts(["one"], 10) == ["one"]
+    assert shorten_texts(["x" * 30], 10) == ["xxxxxx…xxx"]
     label = "W 64×128×56×56 k128 3×3 g32 FP16 NCHW"
     for room in range(12, len(label)):
-        (cut,) = shortened([label], room)
+        (cut,) = shorten_texts([label], room)
         assert len(cut) <= room
         assert set(re.findall(r"[^ …]+", cut)) <= set(label.split()), "no word, and so no number, is broken"
 
@@ -358,7 +360,7 @@ def test_documented_columns_are_those_of_the_program() -> None:
 
 
 def test_a_file_is_written_in_the_format_of_its_ending(samples_store: str, tmp_path: Path) -> None:
-    _, (answer,) = asked("top", "-n", "3", "--store", samples_store)
+    _, (answer,) = run_with_answers("top", "-n", "3", "--store", samples_store)
     for ending in ("csv", "json", "parquet"):
         show(answer, out=str(tmp_path / f"t.{ending}"))
     rows = json.loads((tmp_path / "t.json").read_text())
@@ -726,15 +728,15 @@ def test_fractional_counts_are_printed_as_whole_numbers() -> None:
     # Fractions occur because logparse weights the kinds of steps of a job. The SQL views with the counts of a run have
     # whole numbers.
     rows = pd.DataFrame({"count": pd.array([1.98, None, 3.0], "Float64")})
-    assert typed(rows, "count int")["count"].to_pylist() == [2, None, 3]
+    assert convert_to_columns(rows, "count int")["count"].to_pylist() == [2, None, 3]
 
 
 def test_empty_columns_are_left_out_before_others() -> None:
     table = pa.table(
         {"state": ["changed"], "problem": ["TN"], "a_us": pa.nulls(1, pa.float64()), "pick": ["hipblaslt"]}
     )
-    assert drawn(table, 31).splitlines()[::3] == [" state     problem   pick"], "and not named: nothing is lost"
-    assert "a_us" not in drawn(table, None), "an empty column says nothing"
+    assert draw_table(table, 31).splitlines()[::3] == [" state     problem   pick"], "and not named: nothing is lost"
+    assert "a_us" not in draw_table(table, None), "an empty column says nothing"
 
 
 def test_paths_that_are_not_utf8_are_errors(tmp_path: Path) -> None:

@@ -27,16 +27,16 @@ from logparse.quoting import (
     Python,
     Shell,
     file_name,
-    filled,
+    fill_template,
     html_list,
     html_text,
     is_file_name,
-    joined,
+    join_code,
     json_block,
+    make_printable,
     markdown_block,
     markdown_text,
     markup,
-    printable,
     python_line,
     python_literal,
     shell_comment,
@@ -69,36 +69,36 @@ CODES = [
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)))
 
 
-def told(shell: str, script: str) -> bytes:
+def run_script(shell: str, script: str) -> bytes:
     done = subprocess.run([shell, "-c", script], capture_output=True, check=True)
     return done.stdout
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_words_of_a_shell(shell: str) -> None:
-    script = joined(Shell("\n"), [filled(Shell("printf '%s\\0' @words@"), {"words": shell_line(CODES)})])
-    assert told(shell, script) == b"".join(code.encode() + b"\0" for code in CODES)
+    script = join_code(Shell("\n"), [fill_template(Shell("printf '%s\\0' @words@"), {"words": shell_line(CODES)})])
+    assert run_script(shell, script) == b"".join(code.encode() + b"\0" for code in CODES)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_any_words_of_a_shell(words: list[str]) -> None:
-    assert told("sh", f"printf '%s\\0' {shell_line(words)}") == b"".join(x.encode() + b"\0" for x in words)
+    assert run_script("sh", f"printf '%s\\0' {shell_line(words)}") == b"".join(x.encode() + b"\0" for x in words)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_comments_and_data_of_a_shell(shell: str) -> None:
-    comments = joined(Shell("\n"), [filled(Shell("# @text@"), {"text": shell_comment(x)}) for x in CODES])
+    comments = join_code(Shell("\n"), [fill_template(Shell("# @text@"), {"text": shell_comment(x)}) for x in CODES])
     data = shell_data([("fact", x) for x in CODES])
     script = f"{comments}\ncat << 'END_OF_DATA'\n{data}\nEND_OF_DATA\n"
-    assert told(shell, script).decode().split("\n")[:-1] == [f"fact {printable(x)}" for x in CODES]
+    assert run_script(shell, script).decode().split("\n")[:-1] == [f"fact {make_printable(x)}" for x in CODES]
     with pytest.raises(ValueError, match="begins no line"):
         shell_data([("END OF", "x")])
 
 
 def test_a_path_that_is_not_utf_8() -> None:
     word = shell_word(os.fsdecode(b"caf\xe9 x"))
-    assert told("sh", "printf %s " + word) == b"caf\xe9 x"
-    assert filled(Shell("cd @path@"), {"path": word}).data == b"cd 'caf\xe9 x'"
+    assert run_script("sh", "printf %s " + word) == b"caf\xe9 x"
+    assert fill_template(Shell("cd @path@"), {"path": word}).data == b"cd 'caf\xe9 x'"
     assert Shell("\ud800").data == b"\\ud800"
 
 
@@ -115,7 +115,7 @@ def test_literals_of_python(value: object) -> None:
 def test_html_and_json(text: str) -> None:
     shown = html_text(text)
     assert not {"<", ">", '"', "'"} & set(shown)
-    assert html.unescape(shown) == printable(text)
+    assert html.unescape(shown) == make_printable(text)
     assert html.unescape(markup(text)) == text
     block = json_block({text: [text]})
     assert json.loads(block) == {text: [text]}
@@ -134,7 +134,7 @@ def test_sql(text: str) -> None:
 
 @given(TEXTS)
 def test_markdown_and_terminals(text: str) -> None:
-    for shown in (markdown_text(text), printable(text), *markdown_block("sh", [text])):
+    for shown in (markdown_text(text), make_printable(text), *markdown_block("sh", [text])):
         assert shown.isprintable()
     assert "](" not in markdown_text(text)
     assert "<" not in markdown_text(text)
@@ -161,13 +161,13 @@ def test_names_that_lead_out() -> None:
 
 
 def test_a_template_takes_code_of_its_language_alone() -> None:
-    assert filled(Shell("a @x@ c"), {"x": Shell("@y@ @x@")}) == "a @y@ @x@ c"
-    assert filled(Shell("{path} @x@"), {"path": Shell("p")}, "{}") == "p @x@"
+    assert fill_template(Shell("a @x@ c"), {"x": Shell("@y@ @x@")}) == "a @y@ @x@ c"
+    assert fill_template(Shell("{path} @x@"), {"path": Shell("p")}, "{}") == "p @x@"
     for value in ("text", Python("1"), Html("<b>")):
         with pytest.raises(TypeError, match="takes Shell"):
-            filled(Shell("@x@"), {"x": value})  # type: ignore[dict-item]
+            fill_template(Shell("@x@"), {"x": value})  # type: ignore[dict-item]
     with pytest.raises(KeyError):
-        filled(Shell("@x@ @y@"), {"x": Shell("1")})
+        fill_template(Shell("@x@ @y@"), {"x": Shell("1")})
 
 
 def test_the_use_of_a_file_names_its_place() -> None:
@@ -175,7 +175,8 @@ def test_the_use_of_a_file_names_its_place() -> None:
     assert file.lines == ["# it's {path}0.csv", "export A={path} B={folder}/'it'\"'\"'s {path}.csv'"]
     placed = Emission(file.name, b"", file.use, path=Path("/a b", file.name))
     assert (
-        told("sh", f'{placed.settings[0]}; printf \'%s \' "$A" "$B"') == b"/a b/it's {path}0.csv /a b/it's {path}.csv "
+        run_script("sh", f'{placed.settings[0]}; printf \'%s \' "$A" "$B"')
+        == b"/a b/it's {path}0.csv /a b/it's {path}.csv "
     )
 
 

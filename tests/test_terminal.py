@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from logparse.ingest import ingest
-from logparse.output.terminal import Stages, Wait, bold, drawn, is_coloured, with_total
+from logparse.output.terminal import Stages, Wait, draw_table, is_coloured, make_bold, with_total
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
 from tests.program import run
@@ -17,7 +17,7 @@ from tests.program import run
 
 def test_sentences_wrap_between_words_and_nothing_of_them_is_lost() -> None:
     message = "the problem is 3 × slower: /a/very/long/path/that/is/wider/than/its/column/gfx942.HIP.fdb.txt"
-    lines = drawn([{"problem": "NT 1×2×3", "message": message}], 60).splitlines()
+    lines = draw_table([{"problem": "NT 1×2×3", "message": message}], 60).splitlines()
     assert all(len(line) <= 60 for line in lines)
     assert "".join(line[12:] for line in lines[2:]).replace(" ", "") == message.replace(" ", "")
 
@@ -26,7 +26,7 @@ def test_the_number_of_a_solution_is_never_cut() -> None:
     solutions = ["rocblas:1140812957", "hipblaslt:104377", "use hipblaslt:104377", "kernel:Cijk_Ailk_Bljk_MT256x256x64"]
     frame = pd.DataFrame({"problem": ["TN 4096×512×1024 bf16_r"] * 4, "best": solutions, "time_us": [1.5] * 4})
     for width in range(40, 100, 5):
-        shown, _, left_out = drawn(frame, width).partition("not shown:")
+        shown, _, left_out = draw_table(frame, width).partition("not shown:")
         assert all(x in shown for x in solutions[:3]) or "best" in left_out
 
 
@@ -35,7 +35,7 @@ def test_a_long_text_does_not_pad_other_rows() -> None:
     # Names of C++ kernels have thousands of characters. In an earlier version, every row was padded to this length.
     name, prose = "void k<" + "x" * 2_000 + ">()", "words " * 50
     rows = [{"kernel": name, "message": "m", "n": 1}, {"kernel": "mm", "message": prose, "n": 22}]
-    heading, rule, first, second = drawn(rows, None).splitlines()
+    heading, rule, first, second = draw_table(rows, None).splitlines()
     assert name in first, "whole"
     assert prose in second, "on one line"
     assert heading == " kernel   message    n"
@@ -52,7 +52,7 @@ def test_answers_are_left_out_after_all_other_columns() -> None:
         "kind": None,
     }
     for width in range(50, 110, 5):
-        shown, _, left_out = drawn([row], width).partition("not shown: ")
+        shown, _, left_out = draw_table([row], width).partition("not shown: ")
         assert "problem" in shown
         assert ("best" in left_out) <= ({"pick", "share"} <= set(left_out.strip().split(", ")))
         assert not left_out or "kind" not in shown, "it is empty"
@@ -68,7 +68,7 @@ def test_answers_have_an_order() -> None:
         "saves_us": 1.5,
         "kind": "gemm",
     }
-    left_out = [drawn([row], width).partition("not shown: ")[2].strip().split(", ") for width in range(90, 48, -1)]
+    left_out = [draw_table([row], width).partition("not shown: ")[2].strip().split(", ") for width in range(90, 48, -1)]
     order = list(dict.fromkeys(name for names in left_out for name in sorted(names) if name))
     assert order == ["kind", "pick", "calls", "best", "saves_us"]
 
@@ -91,8 +91,8 @@ def test_bold_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert is_coloured(stream, "always"), "an option is stronger than a variable"
     monkeypatch.delenv("NO_COLOR")
     assert not is_coloured(stream, "never")
-    head, *rest = drawn([{"problem": "x"}], 60, coloured=True).splitlines()
-    assert head == bold(" problem")
+    head, *rest = draw_table([{"problem": "x"}], 60, coloured=True).splitlines()
+    assert head == make_bold(" problem")
     assert "\x1b" not in "".join(rest)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from logparse.model import DEFAULT, ConvProblem, Gain, GemmProblem, OperatorProblem, Problem
-from logparse.quoting import Python, asset, joined, lines_of
+from logparse.quoting import Python, asset, join_code, lines_of
 
 if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
@@ -72,7 +72,7 @@ def definitions(module: str) -> Python:
 
     code = Python(asset(Path(changes.__file__).with_name(f"{module}.py")))
     first = next(x for x in ast.parse(code).body if isinstance(x, (ast.FunctionDef, ast.ClassDef)))
-    return joined(Python("\n"), lines_of(code)[first.lineno - 1 :])
+    return join_code(Python("\n"), lines_of(code)[first.lineno - 1 :])
 
 
 @dataclass(frozen=True, kw_only=True)

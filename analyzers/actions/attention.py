@@ -9,7 +9,7 @@ from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import Job, Work
 from logparse.libraries.kinds.device.attention_backends import BACKENDS, ELSEWHERE, backend_of
 from logparse.model import OperatorProblem, Problem
-from logparse.quoting import Python, joined, python_line, python_literal
+from logparse.quoting import Python, join_code, python_line, python_literal
 
 HELPER = definitions("attention")
 
@@ -49,7 +49,7 @@ def _application(job: Job, backend: str) -> Application | None:
     lines += [f"{name}={value} in the environment" for name, value in environment.items()]
     return Application(
         line="; ".join(lines),
-        settings=(python_line(Python("prefer_attention({})"), joined(Python(", "), map(python_literal, order))),),
+        settings=(python_line(Python("prefer_attention({})"), join_code(Python(", "), map(python_literal, order))),),
         helpers=(HELPER,),
         environment=environment,
         in_force={"the attention backends": python_line(Python("attention_comes_first({})"), order[0])},

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from analyzers.actions import cudnn_benchmark
 from analyzers.actions.action import Action, Application, Change, definitions
-from analyzers.actions.job import Image, Job, Work, channels_last, mapped, typed
+from analyzers.actions.job import Image, Job, Work, channels_last, fill_unknown_dtypes, map_operands
 from logparse.model import ConvProblem, Operand, OperatorProblem
 from logparse.quoting import Python
 
@@ -31,8 +31,8 @@ def _changed(work: Work, job: Job, benchmark: bool) -> Change | None:
         return Change(problem, "torch:layout=NHWC,stored" + ",benchmark" * benchmark)
     if not isinstance(problem, OperatorProblem):
         return None
-    before = typed(job, problem)
-    after = mapped(before, lambda operand: channels_last(job, operand))
+    before = fill_unknown_dtypes(job, problem)
+    after = map_operands(before, lambda operand: channels_last(job, operand))
     if after == before:
         return None
     return Change(None if _only_turns(before) and not _only_turns(after) else after)

@@ -32,7 +32,7 @@ _ONE_GELU = Application(
 )
 
 
-def exact(tail: Epilogue, job: Job) -> bool:
+def can_fuse_exactly(tail: Epilogue, job: Job) -> bool:
     """Tell whether the matrix product's own kernel can also compute the bias and activation, with the same result.
 
     In training this is impossible for GELU, because the gradient of GELU needs GELU's input, which such a kernel does
@@ -71,7 +71,9 @@ def _activations(job: Job, suits: Callable[[Epilogue, Job], bool]) -> list[str]:
     return sorted({x.asked.activation or "none" for x in tails})
 
 
-def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[str, ...]) -> Application | None:
+def _make_fusing_application(
+    job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[str, ...]
+) -> Application | None:
     found = _activations(job, suits)
     if not found:
         return None
@@ -90,8 +92,8 @@ EPILOGUE = Action(
         "compute the bias and the activation in the kernel of the matrix product (its epilogue), not in separate "
         "kernels"
     ),
-    change=_to(exact, lambda tail: tail.in_library),
-    application=lambda job: _fused(job, exact, ("tanh",)),
+    change=_to(can_fuse_exactly, lambda tail: tail.in_library),
+    application=lambda job: _make_fusing_application(job, can_fuse_exactly, ("tanh",)),
     works=lambda job: job.pairs,
     excludes="epilogue",
 )
@@ -100,7 +102,7 @@ TANH = Action(
     kind="program",
     about="compute GELU by its tanh approximation in the kernel of the matrix product (its epilogue)",
     change=_to(_tanh, lambda tail: tail.in_library),
-    application=lambda job: _fused(job, _tanh, ("none", "tanh")),
+    application=lambda job: _make_fusing_application(job, _tanh, ("none", "tanh")),
     works=lambda job: job.pairs,
     excludes="epilogue",
     exact=False,

@@ -204,7 +204,7 @@ def channels_last(job: Job, operand: Operand) -> Operand:
     return operand
 
 
-def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
+def fill_unknown_dtypes(job: Job, problem: OperatorProblem) -> OperatorProblem:
     """Fill in the tensor types that a trace did not record, by assuming the type of the job's images.
 
     If the type of the images is unknown, the operator is returned as it is.
@@ -217,10 +217,10 @@ def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
         dtype = str(job.image_type) if operand.dtype == "?" else operand.dtype
         return Operand(dtype, operand.sizes, operand.strides)
 
-    return mapped(problem, known)
+    return map_operands(problem, known)
 
 
-def mapped(problem: OperatorProblem, change: Callable[[Operand], Operand]) -> OperatorProblem:
+def map_operands(problem: OperatorProblem, change: Callable[[Operand], Operand]) -> OperatorProblem:
     inputs = (
         change(x) if isinstance(x, Operand) else tuple(map(change, x)) if isinstance(x, tuple) else x
         for x in problem.inputs

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from analyzers.actions.action import Action, Application, Change, definitions
-from analyzers.actions.job import OPERAND_TYPES, Job, Work, mapped
+from analyzers.actions.job import OPERAND_TYPES, Job, Work, map_operands
 from analyzers.evidence.tables import cached_per_run
 from logparse.libraries.torch_profiler.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
@@ -68,7 +68,7 @@ def _is_layer(problem: Problem) -> bool:
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
 
 
-def padded(size: int) -> int:
+def round_up_size(size: int) -> int:
     return -(-size // MULTIPLE) * MULTIPLE
 
 
@@ -77,7 +77,7 @@ def _change(work: Work, job: Job) -> Change | None:
     if size is None:
         return None
     if isinstance(problem, OperatorProblem) and (read := _reads(problem, job, size)) is not None:
-        return Change(mapped(problem, lambda operand: _view(operand) if operand is read else operand))
+        return Change(map_operands(problem, lambda operand: _view(operand) if operand is read else operand))
     return _padded_change(problem, size)
 
 
@@ -103,7 +103,7 @@ def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
 
 def _view(operand: Operand) -> Operand:
     *rows, size = operand.sizes
-    return Operand(operand.dtype, operand.sizes, tuple(contiguous_strides((*rows, padded(size)))))
+    return Operand(operand.dtype, operand.sizes, tuple(contiguous_strides((*rows, round_up_size(size)))))
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
@@ -112,19 +112,21 @@ def _padded_change(problem: Problem, size: int) -> Change | None:
         if problem.members or size not in (problem.m, problem.n, problem.k):
             return None
         # Each of m, n and k that equals the number of outputs is replaced.
-        grown: dict[str, Any] = {x: padded(size) for x in _SIZES if getattr(problem, x) == size}
+        grown: dict[str, Any] = {x: round_up_size(size) for x in _SIZES if getattr(problem, x) == size}
         return Change(replace(problem, **grown))
     if not isinstance(problem, OperatorProblem):
         return None
     # In other operators, only the first dimension of a tensor is replaced.
-    after = mapped(problem, lambda operand: _grown(operand, size) if operand.sizes[:1] == (size,) else operand)
+    after = map_operands(
+        problem, lambda operand: _pad_operand(operand, size) if operand.sizes[:1] == (size,) else operand
+    )
     return None if after == problem else Change(after)
 
 
-def _grown(operand: Operand, size: int) -> Operand:
+def _pad_operand(operand: Operand, size: int) -> Operand:
     if size not in operand.sizes or list(operand.strides) != contiguous_strides(operand.sizes):
         return operand
-    sizes = tuple(padded(size) if x == size else x for x in operand.sizes)
+    sizes = tuple(round_up_size(size) if x == size else x for x in operand.sizes)
     return Operand(operand.dtype, sizes, tuple(contiguous_strides(sizes)))
 
 
@@ -143,7 +145,7 @@ def _gradients(job: Job) -> Iterator[Work]:
         if (dtype := OPERAND_TYPES.get(p.d_type or "")) is not None:
             # The padded layer returns a view of its outputs. The gradient of a view needs a fill with zeros and a copy,
             # for each matrix product of the layer.
-            wide = padded(size)
+            wide = round_up_size(size)
             whole = Operand(dtype, (p.n, wide), (wide, 1))
             view, source = (Operand(dtype, (p.n, size), (step, 1)) for step in (wide, size))
             yield Work(problem=OperatorProblem("aten::fill_", (whole, "0")), calls=work.calls, us=None)
@@ -155,11 +157,12 @@ def _application(job: Job) -> Application | None:
     if size is None:
         return None
     return Application(
-        line=f"compute {padded(size):,} outputs in the output layer, and return only the first {size:,}",
-        model=(python_line(Python("model = pad_output(model, {}, {})"), size, padded(size)),),
+        line=f"compute {round_up_size(size):,} outputs in the output layer, and return only the first {size:,}",
+        model=(python_line(Python("model = pad_output(model, {}, {})"), size, round_up_size(size)),),
         helpers=(definitions("padding"),),
         by_hand=(
-            f"set the vocabulary size in the model's configuration to {padded(size)} (targets stay below {size}): "
+            f"set the vocabulary size in the model's configuration to {round_up_size(size)} (targets stay below "
+            f"{size}): "
             "the softmax then also runs over the added outputs, and PyTorch copies no gradient"
         ),
     )

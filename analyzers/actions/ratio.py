@@ -58,7 +58,7 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
     The times of several ``passes``, such as a convolution's two gradients, are added.
     """
-    before = [_now(one, samples) for one in passes]
+    before = [_find_times_without_change(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
     then = low = high = 0.0
     for was, change in zip(before, changes, strict=True):
@@ -83,7 +83,7 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
     return sum(min(then[1]) - min(now[1]) for now, then in pairs if now and then)
 
 
-def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
+def _find_times_without_change(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
     """Return the measured times (µs) of a call without the change, and the name of the file with the times.
 
     None if the call was not timed.

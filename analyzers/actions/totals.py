@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, with_job_interval
-from analyzers.actions.job import Job, Work, job_of, typed
+from analyzers.actions.job import Job, Work, fill_unknown_dtypes, job_of
 from analyzers.actions.ratio import host_us, ratio
 from analyzers.evidence.action_times import Samples, samples_of
 from analyzers.evidence.origins import HOST
@@ -31,7 +31,9 @@ _SMALL = 2e-4
 """Calls that take less than this fraction of the job's GPU time (0 to 1) are not timed. They are taken as unchanged."""
 
 
-def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
+def list_kernels_to_time(
+    tables: Tables, actions: Sequence[Action], settings: Settings
+) -> list[tuple[Problem, tuple[str, ...]]]:
     """List the kernels that must be timed to predict what changes of a job would gain, the costliest operators first.
 
     Each operator with its sizes comes with the names of its kernels.
@@ -56,7 +58,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
         for action in actions_of[work]:
             if work.us is not None and work.us < least:
                 continue
-            for one in _passes(work, job):
+            for one in _split_into_timeable(work, job):
                 change = action.change(one, job)
                 if change is not None:
                     add(one.problem, one.solution)
@@ -67,7 +69,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
     return [(problem, tuple(dict.fromkeys(solutions[text]))) for text, problem in problems.items()]
 
 
-def _passes(work: Work, job: Job) -> tuple[Work, ...]:
+def _split_into_timeable(work: Work, job: Job) -> tuple[Work, ...]:
     """Split a call of the job into calls that can be run and timed alone."""
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
@@ -75,7 +77,7 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
         b, w = replace(problem, direction="B"), replace(problem, direction="W")
         return replace(work, problem=b), replace(work, problem=w)
     # Tensors whose type is unknown get the type that is assumed for the job.
-    return (replace(work, problem=typed(job, problem)) if isinstance(problem, OperatorProblem) else work,)
+    return (replace(work, problem=fill_unknown_dtypes(job, problem)) if isinstance(problem, OperatorProblem) else work,)
 
 
 def results(
@@ -88,15 +90,15 @@ def results(
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
         return []
-    job = _under(job_of(tables, settings), kept)
+    job = _apply_changes(job_of(tables, settings), kept)
     # A change must have been timed together with the changes that the job already has.
-    beside = [x for x in actions if all(_beside(x, y, job) for y in kept)]
+    beside = [x for x in actions if all(_is_gain_additive(x, y, job) for y in kept)]
     # A change is left out if none of its calls was timed.
-    found = [x for y in beside if (x := result(y, job, samples, host)) is not None]
+    found = [x for y in beside if (x := estimate_result(y, job, samples, host)) is not None]
     return sorted(found, key=rank)
 
 
-def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
+def _apply_changes(job: Job, kept: Sequence[ActionResult]) -> Job:
     """Return a copy of the job in which each call uses the kernel that it has after some changes (``kept``)."""
     work = list(job.work)
     for action in (x.action for x in kept):
@@ -107,7 +109,7 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
     return replace(job, work=tuple(work))
 
 
-def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
+def _is_gain_additive(action: Action, kept: ActionResult, job: Job) -> bool:
     """Tell whether a change gains as much as was measured, although the job also makes another change (``kept``)."""
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
@@ -120,7 +122,7 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
     return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
 
 
-def result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
+def estimate_result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
     """Return what one change would save in a job, computed from measured times.
 
     Returns None if the change cannot be made, alters nothing, or has no timed call.
@@ -135,13 +137,13 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
     parts, untimed = [], []
     for work in action.works(job):
         us = _now_us(work, job, samples)
-        passes = _passes(work, job)
+        passes = _split_into_timeable(work, job)
         changes = [change for one in passes if (change := action.change(one, job)) is not None]
         if not changes:
             continue
         found = ratio(passes, changes, samples)
         if found is None:
-            untimed.append(_part(work, us, us))
+            untimed.append(_make_part(work, us, us))
             continue
         if isinstance(work.problem, ConvProblem) and work.us is not None and work.calls:
             found = found.in_job(us / work.calls)
@@ -149,13 +151,13 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
         # Without a trace no step is simulated, so the host's time does not count.
         calls = work.calls if work.calls and work.us is not None else 0.0
         then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
-        parts.append(_part(work, us, us * found.value, host_us(passes, changes, host or {}) * calls))
+        parts.append(_make_part(work, us, us * found.value, host_us(passes, changes, host or {}) * calls))
     for work in action.added(job):
         held = samples.get((work.problem.text, DEFAULT.text))
         if held is not None:
             times, calls = held[1], work.calls or 1.0
             then, low, high = then + calls * median(times), low + calls * min(times), high + calls * max(times)
-            parts.append(_part(work, 0.0, calls * median(times)))
+            parts.append(_make_part(work, 0.0, calls * median(times)))
     if not replayed:
         return None
     rest = 0.0 if job.total_us is None else job.total_us - now
@@ -178,11 +180,11 @@ def _now_us(work: Work, job: Job, samples: Samples) -> float:
     if work.us is not None:
         return work.us
     # Without a trace, the time is (number of calls) · (time of a call that was measured alone).
-    held = [samples.get((one.problem.text, one.solution)) for one in _passes(work, job)]
+    held = [samples.get((one.problem.text, one.solution)) for one in _split_into_timeable(work, job)]
     return (work.calls or 1.0) * sum(median(x[1]) for x in held if x is not None)
 
 
-def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Part:
+def _make_part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Part:
     return Part(
         of=work.of or work.problem.text,
         label=work.problem.label,

@@ -33,9 +33,9 @@ from typing import Literal, TypeAlias
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.action import CONVOLUTION, GEMM, with_job_interval
 from analyzers.actions.totals import factors_of, results
-from analyzers.compare.unit_time import SideBySide, Times, UnitTime, timed, unit_time
+from analyzers.compare.unit_time import SideBySide, Times, UnitTime, select_unprofiled_times, unit_time
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.evidence.units import KINDS, reweighed, traced_kinds, units, units_by_source, units_of_facts, word_of
+from analyzers.evidence.units import KINDS, reweigh_kinds, traced_kinds, units, units_by_source, units_of_facts, word_of
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
 from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, beside_logs, step_of
 from logparse.errors import InputError
@@ -43,7 +43,7 @@ from logparse.libraries.own.applied_marks import APPLIED, ASKED, EXPORTED, IN_FO
 from logparse.libraries.own.job_units import KIND, UNIT
 from logparse.model import Gain
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import COLUMNS, counted, duration, fitted, gained, signed
+from logparse.text import COLUMNS, cut_to_width, describe_gain, duration, format_difference, pluralize
 
 Verdict: TypeAlias = Literal[
     "verified",
@@ -240,11 +240,11 @@ class ActionProof:
         A gain becomes ``time unknown`` if nothing shows that the changes were made, because the job may have been
         compared with itself.
         """
-        found = self._shown
+        found = self._measured_verdict
         return "time unknown" if self.unproven and found in ("verified", "faster, not as promised") else found
 
     @property
-    def _shown(self) -> Verdict:
+    def _measured_verdict(self) -> Verdict:
         if self.share < SHARE:
             return "another workload"
         if self.doubts or self.undecided:
@@ -321,7 +321,7 @@ def verify_actions(
         after=after.run,
         actions=(*names, *([files.action.name] if files else [])),
         unit=both.unit,
-        promised=with_job_interval(_promised(chosen, files, now)).per(both.per[0]),
+        promised=with_job_interval(_sum_predicted_gains(chosen, files, now)).per(both.per[0]),
         measured=Gain(now / both.per[0], then / both.per[1]),
         groups=both.groups(chosen, files),
         wall=None if doubts else wall,
@@ -342,7 +342,7 @@ def verify_actions(
     )
 
 
-def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> Gain:
+def _sum_predicted_gains(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> Gain:
     """Add up the predicted gains of several changes, for a job whose kernels take ``now_us`` now.
 
     ``files`` are override files (lists of kernels for a library).
@@ -380,7 +380,7 @@ class _Both:
             alike = len({x.sort for x in self.units if x}) < 2  # A step and a call may have one kind's name.
             self.counts = {name: own[name] for name in own if alike and all(name in x for x in traced)}
             self.share = self._share(own)
-            self.before, self.after = (reweighed(x, self.counts) for x in self.runs)
+            self.before, self.after = (reweigh_kinds(x, self.counts) for x in self.runs)
             self.per = tuple(float(sum(x.values())) for x in traced)
         else:
             self.per = tuple(float(x) if x and all(marked) else 1.0 for x in marked)
@@ -503,16 +503,16 @@ class _Both:
 
         Either the job already made the change before, or it did not make it or keep it afterwards.
         """
-        marks = [_marked(x) for x in self.runs]
+        marks = [_find_changes_made(x) for x in self.runs]
         lost = self.lost(names)
         for name in names:
             if name in marks[0]:
                 yield f"{self.before.run} also ran with {name}, so the job is compared with itself"
             if name in lost:
                 yield undone(name, lost[name], self.after.run)
-            elif name not in marks[1] and name in self._asked("settings"):
+            elif name not in marks[1] and name in self._read_asked("settings"):
                 yield f"{self.after.run} did not report that it applied {name}, so it ran without {name}"
-        if files and self._asked("scripts") and not any(_marked(self.runs[1], EXPORTED)):
+        if files and self._read_asked("scripts") and not any(_find_changes_made(self.runs[1], EXPORTED)):
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def lost(self, names: Sequence[str]) -> Mapping[str, set[str]]:
@@ -524,13 +524,13 @@ class _Both:
 
     def unproven(self, names: Sequence[str]) -> str:
         """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that."""
-        unseen = [x for x in names if x not in _marked(self.runs[1]) and x not in self.lost(names)]
+        unseen = [x for x in names if x not in _find_changes_made(self.runs[1]) and x not in self.lost(names)]
         # A warning needs three things: the user asked for changes, no process reported them, the same kernels ran.
         if not unseen or not self.same or not len(self._rows(ASKED)):
             return ""
         return f"no process of {self.after.run} reported that it applied {', '.join(unseen)}, and the same kernels ran"
 
-    def _asked(self, what: str) -> set[str]:
+    def _read_asked(self, what: str) -> set[str]:
         return {name for text in self._rows(ASKED).values() for name in json.loads(text).get(what, ())}
 
     def _rows(self, name: str) -> Mapping[str, str]:
@@ -541,11 +541,15 @@ class _Both:
         for name in sorted(_unknown(self.runs[1]).intersection(names)):
             yield f"no process of {self.after.run} reported at its end whether {name} was still in force"
         for run, found in zip(self.runs, self.units, strict=True):
-            if wall is None and (found is None or not timed(found)):
+            if wall is None and (found is None or not select_unprofiled_times(found)):
                 yield f"{run.run}: too few steps were timed without the profiler"
             elif found is not None and found.tracing.startswith("not settled"):
                 yield f"{run.run}: the times of its steps are {found.tracing}"
-        if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
+        if (
+            wall is None
+            and all(x is not None and select_unprofiled_times(x) for x in self.units)
+            and self.share >= SHARE
+        ):
             yield "the two runs have no kind of step in common that was timed without the profiler"
 
 
@@ -558,7 +562,7 @@ def _values(tables: Tables, name: str) -> Mapping[str, str]:
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
 
-def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
+def _find_changes_made(tables: Tables, kind: str = APPLIED) -> set[str]:
     """Return the names of the changes with which a job ran, as its processes reported them or as its settings show.
 
     A setting that a process lost (``_lost``) is left out. ``kind`` selects other reports about a change, for example
@@ -651,7 +655,9 @@ def answer(found: ActionProof) -> Answer:
         for x in found.groups
     ]
     first, *more = lines(found)
-    return Answer([fitted(f"verify: {first}"), *more], table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+    return Answer(
+        [cut_to_width(f"verify: {first}"), *more], table, "verify --action", code=0 if found.ok else CHECK_FAILED
+    )
 
 
 def headline(found: ActionProof) -> str:
@@ -675,20 +681,20 @@ def lines(found: ActionProof) -> list[str]:
     gain = found.measured
     if gain.now_us and gain.then_us and found.share and not found.lost:
         out.append(
-            f"GPU computation {duration(gain.now_us)} → {duration(gain.then_us)}, {gained(gain.saving_us)}, "
-            f"promised {signed(found.promised.saving_us)} {_interval(found.promised)}"
+            f"GPU computation {duration(gain.now_us)} → {duration(gain.then_us)}, {describe_gain(gain.saving_us)}, "
+            f"promised {format_difference(found.promised.saving_us)} {_interval(found.promised)}"
         )
     wall = found.wall
     if wall is None:
         out.append(f"wall time of a {found.unit} without the profiler: unknown")
     else:
         of = (
-            f"{counted(wall.runs, 'run')} of each version, in turns"
+            f"{pluralize(wall.runs, 'run')} of each version, in turns"
             if wall.runs
             else ("blocks of steps in one process")
         )
-        of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
-        out.append(f"wall time of a {found.unit}: {gained(wall.saving_us)} {_interval(wall)} ({of})")
+        of = f"{wall.turns} turns in {pluralize(wall.runs, 'pair')} of runs" if wall.turns else of
+        out.append(f"wall time of a {found.unit}: {describe_gain(wall.saving_us)} {_interval(wall)} ({of})")
         out += _said_of_the_wall(found)
     if found.same and found.verdict == "had no effect":
         out.append(
@@ -697,31 +703,31 @@ def lines(found: ActionProof) -> list[str]:
         )
     a, b = found.collectives_us
     if abs(b - a) > 0.005 * max(gain.now_us, a):
-        moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
+        moved_by = f"{format_difference(b - a)} ({duration(a)} → {duration(b)})"
         out.append(f"exposed communication changed by {moved_by}, which the change does not explain")
     if found.share < 1:
         out.append(f"kinds of steps that both runs have take {found.share:.0%} of the time of {found.before}")
     if found.share >= SHARE and not found.doubts:
         moved = [x for x in found.groups[:_SHOWN] if abs(x.measured.saving_us) > 0.005 * gain.now_us]
         if moved and not found.unexplained:
-            out.append("kinds of kernels that changed most: " + _named(moved))
+            out.append("kinds of kernels that changed most: " + _list_group_times(moved))
         if found.unexplained:
             out.append(
                 "kinds of kernels that changed far more than promised, for an unknown reason: "
-                + _named(found.unexplained)
+                + _list_group_times(found.unexplained)
             )
     unproven = [found.unproven] * bool(found.unproven)
     out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:_SHOWN]
-    return [fitted(headline(found)), *(line for x in out for line in _wrapped(x))]
+    return [cut_to_width(headline(found)), *(line for x in out for line in _wrap_details(x))]
 
 
 def _interval(gain: Gain) -> str:
     """Format the interval of a saving: ``[2.0 ms, 4.1 ms]``."""
     low, high = gain.ends_us
-    return f"[{signed(gain.now_us - high)}, {signed(gain.now_us - low)}]"
+    return f"[{format_difference(gain.now_us - high)}, {format_difference(gain.now_us - low)}]"
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_details(text: str) -> list[str]:
     """Wrap and indent a line of details so that it fits the terminal (``COLUMNS`` characters)."""
     return fill(text, COLUMNS, initial_indent="  ", subsequent_indent="    ").splitlines()
 
@@ -733,7 +739,7 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
     """
     step = found.step
     if step is not None:
-        yield f"promised for the wall time, by simulation: {signed(step.saving_us)} {_interval(step)}"
+        yield f"promised for the wall time, by simulation: {format_difference(step.saving_us)} {_interval(step)}"
     if found.of_the_host:
         yield (
             "the kernels do not explain this difference; the host or communication may differ between two starts of "
@@ -748,5 +754,5 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
         yield why
 
 
-def _named(groups: Sequence[Group]) -> str:
+def _list_group_times(groups: Sequence[Group]) -> str:
     return ", ".join(f"{x.name} {duration(x.measured.now_us)} → {duration(x.measured.then_us)}" for x in groups)

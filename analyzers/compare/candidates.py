@@ -32,7 +32,7 @@ from logparse.libraries.kinds.format import Emission
 from logparse.model import problem_from_text
 from logparse.quoting import Shell
 from logparse.target import Facts
-from logparse.text import counted
+from logparse.text import pluralize
 
 _ENGAGED: dict[Effect, bool] = {"applied": True, "as before": True, "not applied": False}
 Candidate = dict[str, object]
@@ -90,7 +90,7 @@ def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Cand
 
 def _notes(found: Sequence[Candidate]) -> Iterator[str]:
     share = sum(float(str(x["gpu_pct"])) for x in found)
-    yield f"{counted(len(found), 'kernel')}, {share:.1f}% of the GPU time of computation"
+    yield f"{pluralize(len(found), 'kernel')}, {share:.1f}% of the GPU time of computation"
     rows = [x["override"] for x in found if isinstance(x["override"], dict)]
     if rows:
         yield (

@@ -23,7 +23,7 @@ from logparse.libraries import FORMATS
 from logparse.libraries.builds import BUILDS, ids_are_names, same_build
 from logparse.libraries.hipblaslt.tuning_rules import work_of
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import Problem, problem_from_text
 from logparse.store.database import shared_database
 from logparse.target import Facts, arch, same_device
@@ -281,7 +281,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
     con.register("b", two.rows)
     given = {"gate": math.log1p(fail_on), "sigmas": _SIGMAS, "tie": TIE, "floor": floor_us}
     con.execute(f"create temp table compared as {_COMPARED}", given)
-    renamed = _renamed(con)
+    renamed = _match_renamed_operators(con)
     if renamed:
         con.register("renamed", pa.table({"problem": [*renamed], "meant": [*renamed.values()]}))
         meant = (
@@ -313,7 +313,7 @@ class _Single(NamedTuple):
     basis: str | None
 
 
-def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def _match_renamed_operators(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Find operators that have different texts in the two runs but are the same. Maps texts in B to texts in A.
 
     Two texts mean the same in two cases:
@@ -332,7 +332,7 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
         [_Single(text, problem_from_text(text), basis) for state, text, basis in rows if state == side]
         for side in ("vanished", "new")
     )
-    out = _only_pairs(mine, theirs, lambda x: x.problem.shape, lambda a, b: linked(a, b) is not None)
+    out = _only_pairs(mine, theirs, lambda x: x.problem.shape, lambda a, b: find_link_level(a, b) is not None)
     mine, theirs = ([x for x in mine if x.text not in out.values()], [x for x in theirs if x.text not in out])
     for same in (lambda a, b: True, lambda a, b: work_of(a) == work_of(b)):
         out = _only_pairs(mine, theirs, _library_key, same) | out
@@ -349,7 +349,8 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
     found = [
         text for text, state, one in held
         # For example, one log may leave out a size that the other log states.
-        if state in ("new", "vanished") and any(y != state and linked(one, two) for _, y, two in near[one.shape])
+        if state in ("new", "vanished") and any(y != state and find_link_level(one, two) for _, y,
+        two in near[one.shape])
     ]  # fmt: skip
     con.execute("update compared set state = 'unknown', alone_us = null where problem in (select unnest(?))", [found])
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 from analyzers.compare.diff import CHANGED, FAIL_ON, Diff, State, diff
 from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import read_at, tables_to_analyse
-from logparse.lookup import damaged, ranked
+from logparse.lookup import count_damaged_lines, rank_problems
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, UNCHECKED, Answer, Rows
 from logparse.store import Store
 from logparse.store.columns import column
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 if TYPE_CHECKING:
     from analyzers.compare.upgrade import PlannedRow
@@ -58,7 +58,7 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
             f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}); {cost}"
         )
     elif picked > found.several:
-        same = counted(picked - found.several, "other problem" if found.several else "problem")
+        same = pluralize(picked - found.several, "other problem" if found.several else "problem")
         choice = f"the library chose the same kernels for all {same} whose choice both runs name"
         if found.same_numbers:
             other = "on the other device" if found.devices else "in the other build"
@@ -68,7 +68,7 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
             )
     said = [beyond] if found.compared or not known else []
     said += [choice] if choice else []
-    said = said or [f"{counted(known, 'problem')} in both runs, and no time was compared"]
+    said = said or [f"{pluralize(known, 'problem')} in both runs, and no time was compared"]
     out = [f"{found.a} → {found.b}: {said[0]}", *said[1:]]
     costed, delta_us = found.cost("slower", "faster")
     if costed:
@@ -101,7 +101,7 @@ def caveat_lines(found: Diff) -> list[str]:
         out.append(f"the runs are from two builds of {' and '.join(found.builds)}; {what}")
     if found.several:
         which = "only the kernel that ran most often is compared, or the fastest one"
-        out.append(f"several kernels ran for {counted(found.several, 'problem')}; {which}")
+        out.append(f"several kernels ran for {pluralize(found.several, 'problem')}; {which}")
     out += [_one_sided(found, state) for state in ("new", "vanished") if found.count(state)]
     return [*out, *_sources(found)]
 
@@ -116,7 +116,7 @@ def _sources(found: Diff) -> list[str]:
     of_both = zip((found.a, found.b), (found.b, found.a), found.lacks, found.formats[::-1], strict=True)
     for run, other, lacking, held in of_both:
         if lacking and all(found.formats):
-            named = [f"{name}{_held(*held[name])}" for name in sorted(lacking, key=lambda x: (-held[x][0], x))]
+            named = [f"{name}{_count_rows(*held[name])}" for name in sorted(lacking, key=lambda x: (-held[x][0], x))]
             more = [f"{len(named) - _NAMED:,} more kinds"] if len(named) > _NAMED + 1 else []
             shown = named[:_NAMED] if more else named
             out.append(f"{run} lacks files that {other} has: {', '.join([*shown, *more])}")
@@ -127,7 +127,7 @@ _NAMED = 2
 """How many kinds of files that a run lacks are named."""
 
 
-def _held(calls: int, times: int) -> str:
+def _count_rows(calls: int, times: int) -> str:
     words = [f"{n:,} {noun}" for n, noun in ((calls, "lines of calls"), (times, "times")) if n]
     return f" ({', '.join(words)})" if words else ""
 
@@ -163,7 +163,7 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
     If times or numbers of calls are unknown, the line mentions this.
     """
     count, (known, us) = found.count(state), found.alone(state)
-    out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"
+    out = f"only in {found.b if state == 'new' else found.a}: {pluralize(count, 'problem')}"
     if not known:
         return f"{out}; their time per run is unknown"
     some = "" if known == count else f"{known:,} of them "
@@ -206,7 +206,7 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
     saves: dict[str, float] = {}
     for store, run, own, other, sign in ((a, found.a, "pick_a", "pick_b", 1.0), (b, found.b, "pick_b", "pick_a", -1.0)):
         left = [text for text in rows if text not in saves]
-        ranking = ranked(store, n=max(len(left), 1), run=run, texts=left).rows.to_pylist() if left else []
+        ranking = rank_problems(store, n=max(len(left), 1), run=run, texts=left).rows.to_pylist() if left else []
         for x in ranking:
             changed = rows[x["text"]]
             if x["saves_us"] and (x["pick"], x["best"]) == (changed[own], changed[other]):
@@ -240,12 +240,12 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
     * ``n``: how many changes to show.
     """
     # Without ``n``, a terminal shows a few changes, and other outputs show all.
-    of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth, found)
+    of_both = _shorten_rows(diff_table(found, n or ROWS, _BOTH), worth, found)
     # An override file lists kernels for a library.
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]
     more = found.count("slower", "faster", "changed") - len(of_both)
-    left_out = [f"{counted(more, 'more change')} (-n)"] if more > 0 else []
+    left_out = [f"{pluralize(more, 'more change')} (-n)"] if more > 0 else []
     left_out += [f"{lost} of {run}" for lost, run in zip(found.damaged, (found.a, found.b), strict=True) if lost]
     alone += [f"left out: {', '.join(left_out)}"] if left_out else []
     answers, caveats = answer_lines(found, worth), caveat_lines(found)
@@ -261,7 +261,7 @@ def exit_code(found: Diff) -> int:
     return 0 if found.compared else UNCHECKED
 
 
-def _brief(rows: pa.Table, worth: Worth | None, found: Diff) -> Rows:
+def _shorten_rows(rows: pa.Table, worth: Worth | None, found: Diff) -> Rows:
     """Shorten the rows of a comparison of two runs, so that they fit a terminal.
 
     The change is shown in percent. The names of columns have the names of the runs, and state whether a number is of a
@@ -325,7 +325,7 @@ def compare(
     begins(f"reading {b}")
     two, held_b = read_at(b, store, lambda held, run: (times_of_run(held, run), held))
     begins("comparing")
-    lost = damaged(held_a, one.run), damaged(held_b, two.run)
+    lost = count_damaged_lines(held_a, one.run), count_damaged_lines(held_b, two.run)
     found = replace(diff(one, two, fail_on, floor_us), damaged=lost)
     begins("looking up the changed picks")
     worth = worth_of_changes(found, held_a, held_b)

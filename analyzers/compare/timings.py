@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, PICKED, RACE, TRACE
-from analyzers.evidence.tables import Tables, cached_per_run, reading
+from analyzers.evidence.tables import Tables, cached_per_run, query_frames
 from logparse.lazy import duckdb, pd
 from logparse.libraries.own.job_units import UNITS_EACH
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import DEFAULT, problem_from_text
 from logparse.store import Store
 from logparse.store.rules import DEFAULTS, launches_sql, main_picks_sql
@@ -173,7 +173,7 @@ def times_of_run(store: Store, run: str | None = None) -> RunTimes:
 def times_of(tables: Tables) -> RunTimes:
     frames = {name: getattr(tables, name) for name in _READ}
     own = {name: frame[frame["run"] == tables.run] if "run" in frame else frame for name, frame in frames.items()}
-    with reading(own, _READ) as con:
+    with query_frames(own, _READ) as con:
         # The factor is 1, because the tables' calls are weighed already if their caller wants that.
         con.execute("create temp table units_each as select 1 as each")
         return _times(con, tables.run)
@@ -231,7 +231,7 @@ def _meant(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     parsed = {text: problem_from_text(text) for text in {x for one, _, other in pairs for x in (one, other)}}
     possible: dict[str, dict[str, str]] = {}
     for one, _, other in pairs:
-        if (level := linked(parsed[one], parsed[other])) is not None:
+        if (level := find_link_level(parsed[one], parsed[other])) is not None:
             possible.setdefault(one, {})[other] = level
     sure = {one: next(iter(found)) for one, found in possible.items() if [*found.values()] in (["layout"], ["exact"])}
     # If a file has several texts for one call, none of them is known to be the call.

@@ -111,11 +111,11 @@ class SideBySide:
         kinds = [x for x in counts if all(np.isfinite(pair[x]).sum(axis=0).min() >= LEAST_TURNS for pair in turns)]
         total = math.fsum(counts[x] for x in kinds)
         seen = {x: [us for pair in turns for us in pair[x][np.isfinite(pair[x])]] for x in counts}
-        if not _most(counts, kinds, {x: statistics.fmean(us) for x, us in seen.items() if us}):
+        if not _is_most_of_time(counts, kinds, {x: statistics.fmean(us) for x, us in seen.items() if us}):
             return None
         weights, parts = np.array([counts[x] / total for x in kinds]), _PARTS if len(turns) == 1 else 1
         each = [{x: pair[x][i::parts] for x in kinds} for pair in turns for i in range(parts)]
-        runs = np.log([weights @ [_sides(pair[x], LEAST_TURNS // parts) for x in kinds] for pair in each])
+        runs = np.log([weights @ [_estimate_side_times(pair[x], LEAST_TURNS // parts) for x in kinds] for pair in each])
         (a, b), gained = runs.mean(axis=0), runs[:, 0] - runs[:, 1]
         off = Variance(float(gained.var(ddof=1)) / len(runs), len(runs) - 1.0).half_width(confidence)
         before, after = math.exp(a), math.exp(b)
@@ -134,7 +134,7 @@ def _turns(pair: Pair, kind: str) -> Floats:
     return np.array([*rows], dtype=np.float64).reshape(-1, 2)
 
 
-def _sides(turns: Floats, least: int) -> tuple[float, float]:
+def _estimate_side_times(turns: Floats, least: int) -> tuple[float, float]:
     """Return how long a step takes in each of two runs that took turns, µs.
 
     ``turns`` has a row per turn and a column per run. Times of the same turn are compared, because both runs met the
@@ -165,21 +165,21 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
     * Only kinds that were timed often enough in every run are compared. Returns None if these kinds take less than half
       of the time.
     """
-    kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
+    kinds = [name for name in counts if all(name in select_unprofiled_times(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)
     us = {x.name: x.mean_us for side in (before, after) for y in side for x in y.kinds if x.mean_us is not None}
-    if not before or not after or not _most(counts, kinds, us):
+    if not before or not after or not _is_most_of_time(counts, kinds, us):
         return None
     weights = {name: counts[name] / total for name in kinds}
     runs = min(len(before), len(after))
     a, b = ((_of_runs if runs >= _LEAST else _of_units)(x, weights) for x in (before, after))
     parts = (a.variance, b.variance)
     value = math.fsum(x.value for x in parts)
-    off = Variance(value, _degrees(parts)).half_width() if value > 0 else 0.0
+    off = Variance(value, _degrees_of_freedom(parts)).half_width() if value > 0 else 0.0
     return UnitTime(a.us, b.us, b.us - off, b.us + off, runs=runs if runs >= _LEAST else 0, kinds=tuple(kinds))
 
 
-def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
+def _is_most_of_time(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
     """Tell whether some kinds of steps (``kinds``) together take at least half of the time of all steps.
 
     * ``counts``: the number of steps of each kind.
@@ -192,7 +192,7 @@ def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, fl
     return part > 0 and 2 * part >= math.fsum(each.values())
 
 
-def timed(units: Units) -> Mapping[str, tuple[float, ...]]:
+def select_unprofiled_times(units: Units) -> Mapping[str, tuple[float, ...]]:
     """Map each kind of step to its times without the profiler, if there are at least three.
 
     Times of the warm-up are left out.
@@ -201,7 +201,10 @@ def timed(units: Units) -> Mapping[str, tuple[float, ...]]:
 
 
 def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    means = [math.fsum(weight * statistics.fmean(timed(x)[name]) for name, weight in weights.items()) for x in runs]
+    means = [
+        math.fsum(weight * statistics.fmean(select_unprofiled_times(x)[name]) for name, weight in weights.items())
+        for x in runs
+    ]
     return _mean(means)
 
 
@@ -210,12 +213,12 @@ def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
     It is used if there are too few runs to compare runs with each other.
     """
-    times = timed(runs[-1])
+    times = select_unprofiled_times(runs[-1])
     blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}
     each = {name: _mean([float(x.mean()) for x in made]) for name, made in blocks.items()}
     parts = [each[name].variance.scaled(weight**2) for name, weight in weights.items()]
     us = math.fsum(weight * statistics.fmean(times[name]) for name, weight in weights.items())
-    return _Mean(us, Variance(math.fsum(x.value for x in parts), _degrees(parts)))
+    return _Mean(us, Variance(math.fsum(x.value for x in parts), _degrees_of_freedom(parts)))
 
 
 def _mean(values: Sequence[float]) -> _Mean:
@@ -223,7 +226,7 @@ def _mean(values: Sequence[float]) -> _Mean:
     return _Mean(statistics.fmean(values), Variance(statistics.variance(values) / len(values), len(values) - 1.0))
 
 
-def _degrees(parts: Sequence[Variance]) -> float:
+def _degrees_of_freedom(parts: Sequence[Variance]) -> float:
     """Return the degrees of freedom of the sum of several variances, by the formula of Welch and Satterthwaite."""
     least = min(x.degrees for x in parts)
     known = math.fsum(x.value**2 / x.degrees for x in parts)

@@ -32,7 +32,16 @@ from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop.solutions import hipblaslt_index
 from logparse.model import Gain, Solution, problem_from_text, solution_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
-from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, printable, signed
+from logparse.text import (
+    COLUMNS,
+    LINES,
+    cut_to_width,
+    describe_gain,
+    duration,
+    format_difference,
+    make_printable,
+    pluralize,
+)
 
 _WIDE = 60
 LONG = 1000
@@ -141,7 +150,7 @@ def verify_at(
     b = tables_at(after, store)
     begins("comparing")
     held = existing(before.rpartition("#")[0] or before) or existing(store)
-    promised = promises(held.findings()) if held is not None else {}
+    promised = find_promised_savings(held.findings()) if held is not None else {}
     return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
 
 
@@ -260,7 +269,7 @@ def _first(values: Mapping[K, V], texts: Sequence[K]) -> V | None:
     return next((values[text] for text in texts if text in values), None)
 
 
-def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Effect:
+def _judge_effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Effect:
     if not any(text in evidence.after.calls for text in texts):
         return "not called"
     if intended.text == "Default":
@@ -313,7 +322,7 @@ def _outcome(
         intended=intended.text,
         before=_first(evidence.before.picks, same),
         after=_first(evidence.after.picks, same),
-        effect=_effect(intended, same, evidence),
+        effect=_judge_effect(intended, same, evidence),
         move="same" if time["state"] == "changed" else time["state"],
         basis=time["basis"],
         per_call=Gain(timed[0]["a_us"], timed[0]["b_us"]) if timed else None,
@@ -381,7 +390,7 @@ def _failures(
             )
 
 
-def promises(findings: pd.DataFrame) -> dict[str, float]:
+def find_promised_savings(findings: pd.DataFrame) -> dict[str, float]:
     """Return the saving per call that ``recommend`` promised for each operator (with sizes), µs.
 
     ``findings`` is the SQL view with that name. If an operator has several promises, the largest is returned.
@@ -429,8 +438,8 @@ def headline(found: Verification) -> str:
     word = "not verified" if not found.ok else "verified" if timed else "took effect"
     if not timed:
         return f"{word}: {effects} (problems with a row); no time was compared"
-    promise = "" if found.promised_us is None else f" (promised {signed(found.promised_us)})"
-    return f"{word}: {effects} (problems with a row); {gained(found.gained_us)} a run{promise}"
+    promise = "" if found.promised_us is None else f" (promised {format_difference(found.promised_us)})"
+    return f"{word}: {effects} (problems with a row); {describe_gain(found.gained_us)} a run{promise}"
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
@@ -438,9 +447,9 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
     out = [f"verify: {headline(found)}"]
     if (gain := found.in_run) is not None:
         times = f"{duration(gain.now_us)} → {duration(gain.then_us)}"
-        out.append(f"  GPU time in the traces: {times}, {gained(gain.saving_us)}")
+        out.append(f"  GPU time in the traces: {times}, {describe_gain(gain.saving_us)}")
     for failure in found.failures[: most // 3]:
-        text = printable(f"  failed: {failure}")
+        text = make_printable(f"  failed: {failure}")
         out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
     if (left := len(found.failures) - most // 3) > 0:
         out.append(f"  and {left:,} more failures")
@@ -452,8 +461,8 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
     room = LINES - len(out) - 1
     out += _problems(done[:room])
     rest = [f"{len(done) - room:,} more problems"] * (len(done) > room)
-    rest += [f"{counted(len(idle), 'row')} that no call hit"] * bool(idle)
-    return [fitted(printable(x)) for x in [*out, *([f"rest     {', '.join(rest)}: -v"] if rest else [])]]
+    rest += [f"{pluralize(len(idle), 'row')} that no call hit"] * bool(idle)
+    return [cut_to_width(make_printable(x)) for x in [*out, *([f"rest     {', '.join(rest)}: -v"] if rest else [])]]
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
@@ -465,7 +474,7 @@ def _problems(shown: Sequence[Outcome]) -> list[str]:
     for x in shown:
         gain = None if x.gained_us is None else x.per_call
         times = "" if gain is None else f"{duration(gain.now_us)} → {duration(gain.then_us)} a call"
-        table.append((x.label, x.effect, times, "" if x.gained_us is None else gained(x.gained_us)))
+        table.append((x.label, x.effect, times, "" if x.gained_us is None else describe_gain(x.gained_us)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table

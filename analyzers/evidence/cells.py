@@ -14,12 +14,12 @@ def text_of(value: object) -> str | None:
 
 def number_of(value: Any) -> float | None:
     """Return a DataFrame cell as a float, or None if the cell is missing."""
-    return None if _unknown(value) else float(value)
+    return None if _is_missing(value) else float(value)
 
 
 def count_of(value: Any) -> int | None:
     """Return a DataFrame cell as an int, or None if the cell is missing."""
-    return None if _unknown(value) else int(value)
+    return None if _is_missing(value) else int(value)
 
 
 def is_true(cells: pd.Series) -> pd.Series:
@@ -30,5 +30,5 @@ def is_true(cells: pd.Series) -> pd.Series:
     return cells.astype("boolean").fillna(False).astype(bool)
 
 
-def _unknown(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return bool(pd.isna(value))

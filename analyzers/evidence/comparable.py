@@ -39,8 +39,8 @@ import pyarrow as pa
 
 from analyzers.evidence import expected_times
 from analyzers.evidence.expected import NEIGHBOURS, Bools, Calibration, Comparable, Floats, Ints, Rows
-from analyzers.evidence.families import sized
-from analyzers.evidence.joins import facts_of, timed
+from analyzers.evidence.families import parse_sizes
+from analyzers.evidence.joins import facts_of, keep_timed
 from analyzers.evidence.origins import RACE, is_evidence, is_winner
 from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.devices import device_of
@@ -228,7 +228,7 @@ class BestTimes:
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
         rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.int32), np.full(count, -1, dtype=np.intp)
         families: list[Family] = []
-        for kind in sized(texts):
+        for kind in parse_sizes(texts):
             known_families = self.families(texts[int(kind.rows[0])].as_py().split(" ", 1)[0])
             base_us = kind.base_us(self._device)
             for name, places in kind.by_family():
@@ -259,7 +259,7 @@ class _Part:
 
     @cached_property
     def measured(self) -> Comparable:
-        rows = _spread(len(self.problems))
+        rows = _pick_evenly(len(self.problems))
         return Comparable(self.at[rows], self.base_us[rows], self.time_us[rows])
 
 
@@ -281,7 +281,7 @@ def _parts(device: str, rows: pd.DataFrame, kind: str) -> _Parts:
 
 def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
     times = rows["time_us"].to_numpy(dtype="float64")
-    for kind in sized(rows["problem"].tolist()):
+    for kind in parse_sizes(rows["problem"].tolist()):
         base_us = kind.base_us(device)
         for name, places in kind.by_family():
             mine = rows.iloc[kind.rows[places]]
@@ -289,7 +289,7 @@ def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
             yield name, _Part(kind.at[places], base_us[places], times[kind.rows[places]], *words)
 
 
-def _spread(count: int) -> Ints:
+def _pick_evenly(count: int) -> Ints:
     """Return at most ``MOST`` of the numbers 0 to ``count`` − 1, at equal distances.
 
     They select the measurements that are kept if there are too many.
@@ -340,7 +340,7 @@ def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] 
     time_us = np.concatenate([part.time_us[kept] * (scale if part is shipped else 1.0) for part, kept in parts])
     elsewhere = np.concatenate([np.full(kept.sum(), part is shipped and factor is None) for part, kept in parts])
     order = sorted(range(len(problems)), key=problems.__getitem__) if len(parts) > 1 else range(len(problems))
-    rows = np.array(order, dtype=np.intp)[_spread(len(problems))]
+    rows = np.array(order, dtype=np.intp)[_pick_evenly(len(problems))]
     return Family(
         Comparable(at[rows], base_us[rows], time_us[rows]),
         [problems[i] for i in rows.tolist()],
@@ -355,7 +355,7 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
     ``measurements``: rows of the SQL view of that name. Files from an unknown device are left out.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
-    rows = timed(rows)
+    rows = keep_timed(rows)
     rows = rows[["source_id", "origin", "problem", "solution", "time_us"]].assign(winner=is_winner(rows))
     by_problem = rows.groupby(["source_id", "origin", "problem"], observed=True)
     out = by_problem.agg(time_us=("time_us", "min"), solutions=("solution", "nunique"), winner=("winner", "any"))
@@ -406,6 +406,6 @@ def lone_times(tables: Tables) -> pd.DataFrame:
     rows = rows[chosen.to_numpy(dtype=bool)]
     tried = rows[rows["status"].isin(TRIED)].groupby(["source_id", "origin", "problem"], observed=True)["solution"]
     alone = tried.transform("nunique") == 1
-    rows = timed(rows.loc[alone.index[alone]])
+    rows = keep_timed(rows.loc[alone.index[alone]])
     out: pd.DataFrame = rows.groupby(["source_id", "origin", "problem"], observed=True)["time_us"].min().reset_index()
     return out

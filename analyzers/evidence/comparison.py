@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings
-from logparse.libraries.builds import serves
-from logparse.libraries.tunableop.signature import untunable
+from logparse.libraries.builds import can_decide_for
+from logparse.libraries.tunableop.signature import why_untunable
 from logparse.model import DEFAULT, ConvProblem, Gain, Override, Problem, Solution
 from logparse.target import Facts, machine
 
@@ -94,7 +94,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
         return refusal
     if known.ambiguous:
         return Refusal("several measured calls fit this call, and their fastest kernels differ")
-    fits = serves(known.facts, target, known.best.library)
+    fits = can_decide_for(known.facts, target, known.best.library)
     if not (settings.same_build if fits is None else fits):
         where = "is not known to be" if fits is None else "is not"
         return Refusal(f"the file with the kernel's time {where} from the target's device and library build")
@@ -159,7 +159,7 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
             "no override file can choose the solution of a grouped GEMM",
             f"No override file can choose the solution of a grouped GEMM: {how}.",
         )
-    why = untunable(target) if best.library == "cublaslt" else None
+    why = why_untunable(target) if best.library == "cublaslt" else None
     return Refusal(why, f"Call cuBLASLt directly with this algorithm, or update PyTorch: {why}") if why else None
 
 

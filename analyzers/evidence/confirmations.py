@@ -108,8 +108,8 @@ def judge_all(
     most a small fraction (``RATE``) of its keys is expected to be wrong (false-discovery control).
 
     ``device`` names the GPU of each key. None means that all pairs are of one GPU. The variances between processes are
-    estimated together for all pairs of a GPU (``intervals.moderated``). Otherwise three processes would give a variance
-    with only two degrees of freedom, and no p-value would be small enough among a thousand pairs.
+    estimated together for all pairs of a GPU (``intervals.moderate_variances``). Otherwise three processes would give a
+    variance with only two degrees of freedom, and no p-value would be small enough among a thousand pairs.
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
@@ -118,7 +118,7 @@ def judge_all(
             groups.setdefault(device[key] if device else "", []).append(key)
     variances = {key: variance for key, (_, variance) in estimates.items()}
     for keys in groups.values():
-        variances |= dict(zip(keys, intervals.moderated([variances[key] for key in keys]), strict=True))
+        variances |= dict(zip(keys, intervals.moderate_variances([variances[key] for key in keys]), strict=True))
     judged = {key: Confirmation(intervals.Interval(math.nan, math.nan, math.nan), 1.0, floor) for key in pairs}
     for key, (value, _) in estimates.items():
         count = len(pairs[key].by_process)
@@ -227,7 +227,7 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
     return out
 
 
-def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
+def choose_one_per_pair(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
     """Choose which result to use if the same two kernels were compared several times.
 
     Returns a dictionary from the file of each comparison to the file whose result is used.
@@ -247,7 +247,7 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
     return {source: best[key] for source, key in keys.items()}
 
 
-def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
+def judge_confirmations(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
     """Decide which faster kernels are really faster, from times that were measured again in fresh processes.
 
     * ``sources``: files, each with the times of two kernels.

@@ -174,7 +174,7 @@ class Comparable:
 
         Groups of similar sizes (``groups``) stay together, or series in which one size differs (``lines``).
         """
-        return _dealt(self.groups), _dealt(self.lines)
+        return _deal_to_folds(self.groups), _deal_to_folds(self.lines)
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -214,10 +214,10 @@ class Comparable:
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
         for part in _parts(len(rows), len(self.at)):
-            far = _squared(self.at[rows[part]], self.at)
+            far = _squared_distances(self.at[rows[part]], self.at)
             for fold in self.folds:
                 far[fold[rows[part], None] == fold[None, :]] = np.inf
-            found[part], squared[part] = _smallest(far)
+            found[part], squared[part] = _find_smallest_in_rows(far)
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
@@ -279,7 +279,7 @@ class Comparable:
         count = min(_COARSE[1], len(self.at))
         near = np.empty((len(coarse), count), dtype=np.int32)
         for chunk in _parts(len(coarse), len(self.at)):
-            far = _squared(coarse[chunk], self.at)
+            far = _squared_distances(coarse[chunk], self.at)
             near[chunk] = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
         nearer = np.empty((len(fine), min(_FINE[1], count)), dtype=np.int32)
         for part, rows, _ in self._nearest_among(near, of_fine, fine, nearer.shape[1]):
@@ -355,7 +355,7 @@ def groups_of(at: Floats) -> Ints:
     return _distinct(np.rint(at))[1]
 
 
-def _dealt(sets: Ints) -> Ints:
+def _deal_to_folds(sets: Ints) -> Ints:
     """Distribute sets at random to the parts of the cross-validation, and return the part of each member of a set.
 
     ``sets`` has the number of the set to which each member belongs. The distribution is the same each time.
@@ -398,7 +398,7 @@ def _sum(rows: Floats) -> Floats:
     return out
 
 
-def _squared(one: Floats, other: Floats) -> Floats:
+def _squared_distances(one: Floats, other: Floats) -> Floats:
     """Return the squared distance of each point of ``one`` to each point of ``other``."""
     out = np.empty((len(one), len(other)))
     step = max(1, _ONE_THREAD // max(1, other.size))
@@ -410,7 +410,7 @@ def _squared(one: Floats, other: Floats) -> Floats:
     return np.maximum(out, 0.0, out=out)
 
 
-def _smallest(far: Floats, wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
+def _find_smallest_in_rows(far: Floats, wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
     """Return the column numbers and values of the ``wanted`` smallest finite values of each row, in ascending order.
 
     Missing values are filled with column −1 and infinity.
@@ -428,7 +428,7 @@ def _smallest(far: Floats, wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
 
 
 def _smallest_single(far: npt.NDArray[np.float32], wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
-    """Find the smallest values of each row and their columns, like ``_smallest`` but in half the time."""
+    """Find the smallest values of each row and their columns, like ``_find_smallest_in_rows`` but in half the time."""
     count, missing = min(wanted, far.shape[1]), max(0, wanted - far.shape[1])
     # One whole number per value holds the value as a 64-bit float and, in its last bits, the column. They sort like the
     # floats, because the bits of floats that are not negative have the same order as the floats.

@@ -103,7 +103,7 @@ class Sized:
                 yield name, places
 
 
-def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
+def parse_sizes(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
     """Parse the texts of GEMMs and convolutions, and return their sizes, operations and bytes as columns.
 
     There is one result for all GEMMs and one for all convolutions. Two kinds of texts are special:
@@ -115,7 +115,7 @@ def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
     given = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     begins = range(0, max(1, len(given)), _CHUNK)
     parts = [_products_and_convolutions(given[begin : begin + _CHUNK]) for begin in begins]
-    kinds = (_joined([*zip(begins, of_kind, strict=True)]) for of_kind in zip(*parts, strict=True))
+    kinds = (_join_parsed([*zip(begins, of_kind, strict=True)]) for of_kind in zip(*parts, strict=True))
     return tuple(x for x in kinds if len(x.rows))
 
 
@@ -130,7 +130,7 @@ def _of_kind(texts: pa.Array, kind: str) -> tuple[Ints, pa.Array]:
     return rows, texts if len(rows) == len(texts) else texts.take(pa.array(rows))
 
 
-def _joined(parts: Sequence[tuple[int, Sized]]) -> Sized:
+def _join_parsed(parts: Sequence[tuple[int, Sized]]) -> Sized:
     """Join the results of parsing several parts of a list of GEMMs or convolutions into one result.
 
     Each result comes with the index in the list at which its part begins.
@@ -166,7 +166,7 @@ def _products(rows: Ints, texts: pa.Array) -> Sized:
     a, b, c, d = _columns([x.sizes for x in made], 4)[:, place]
     moved = batch * (m * k * a + k * n * b + m * n * (c + d))
     flops = _columns([(x.flops,) for x in made], 1)[0, place] * m * n * k * batch
-    return _sized(rows[here], made, place, _doublings(m, n, k, batch), flops, moved)
+    return _tabulate_sizes(rows[here], made, place, _doublings(m, n, k, batch), flops, moved)
 
 
 def _convolutions(rows: Ints, texts: pa.Array) -> Sized:
@@ -191,7 +191,9 @@ def _convolutions(rows: Ints, texts: pa.Array) -> Sized:
         0.7 * _doublings(pixels),  # Height and width change together.
         2.0 * _doublings(filter_d * filter_h, filter_w, stride_h, stride_w, dilation_h),
     )
-    return _sized(rows[here], made, place, np.concatenate(at, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
+    return _tabulate_sizes(
+        rows[here], made, place, np.concatenate(at, axis=1), 2 * n * k * pixels * c / groups * taps, moved
+    )
 
 
 def _product(cells: Sequence[_Cells]) -> Kind:
@@ -223,7 +225,7 @@ def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
     return Kind(" ".join(words) + grouping + transposed if known else None, types[0], (x, y, z, 0.0))
 
 
-def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
+def _tabulate_sizes(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
     """Build the table of parsed GEMMs or convolutions, without those whose size or kind is unknown."""
     known = np.array([x.family is not None for x in kinds], dtype=bool)
     with np.errstate(invalid="ignore"):

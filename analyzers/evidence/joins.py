@@ -109,7 +109,7 @@ def called_problems(tables: Tables) -> frozenset[str]:
     return frozenset(map(str, called.union(linked)))
 
 
-def timed(measurements: pd.DataFrame) -> pd.DataFrame:
+def keep_timed(measurements: pd.DataFrame) -> pd.DataFrame:
     """Keep the measurements with a usable time: the status is ``ok``, and the time is positive and finite.
 
     The check is needed because the files of MIOpen's kernel searches (find-dbs) contain zero and negative times.
@@ -147,7 +147,7 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
     kernel takes 20 % less time. Both times are from the same file. If several files have both, the largest ratio is
     returned. Kernel times of traces are not used, because a call takes longer than its kernel.
     """
-    rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
+    rows = keep_timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
     own = rows[is_default(rows, facts)].groupby(keys)["time_us"].min().rename("own")
     times = rows.groupby([*keys, "solution"])["time_us"].min().reset_index().merge(own.reset_index(), on=keys)

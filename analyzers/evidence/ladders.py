@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from analyzers.evidence.action_times import of_one_environment
-from analyzers.evidence.joins import calls_by_problem, facts_of, is_default, not_elsewhere, timed
+from analyzers.evidence.joins import calls_by_problem, facts_of, is_default, keep_timed, not_elsewhere
 from analyzers.evidence.origins import ACTION, CONFIRM, RACE
 from analyzers.evidence.tables import Settings, Tables, cached_per_run
-from logparse.libraries.builds import serves
+from logparse.libraries.builds import can_decide_for
 from logparse.model import GemmProblem, Override, Problem, problem_from_text, solution_from_text
 from logparse.roofline import resized
 from logparse.target import Facts
-from logparse.text import counted
+from logparse.text import pluralize
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
@@ -76,7 +76,7 @@ class Rung:
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
         regret = f"regret (time lost against the best solution) {costs}" if costs else "regret unknown"
         solution = self.override.solution.text if self.override else ""
-        end = f"not written: {self.why}" if self.why else counted(len(self.sizes), "row")
+        end = f"not written: {self.why}" if self.why else pluralize(len(self.sizes), "row")
         return f"ladder {self.low.label} to n = {self.high.n:,}: {solution} {regret}; {end}"
 
     @property
@@ -96,7 +96,7 @@ def called(tables: Tables) -> list[Problem]:
     """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:
-        own = timed(tables.measurements[tables.measurements["run"] == tables.run])
+        own = keep_timed(tables.measurements[tables.measurements["run"] == tables.run])
         texts = sorted(own.loc[~own["origin"].isin({RACE, CONFIRM, ACTION}), "problem"].unique())
     return [problem_from_text(x) for x in texts]
 
@@ -134,7 +134,9 @@ class Race:
     facts: Facts = field(default_factory=dict)
 
 
-def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
+def choose_rungs(
+    tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None
+) -> list[Rung]:
     """Choose a kernel for each range of sizes n between two products that the job calls.
 
     Each end of the range may have an override, which names a kernel. If both ends have one, the kernel that loses less
@@ -154,7 +156,7 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
         found = [raced.get(problem.text, Race({})) for problem in rung.timed]
         ends = [proposed[problem.text] for problem in (rung.low, rung.high) if problem.text in proposed]
         facts = found[1].facts
-        tried = [_served(rung, end, found) for end in ends if serves(facts, end.target, LIBRARY) is not False]
+        tried = [_served(rung, end, found) for end in ends if can_decide_for(facts, end.target, LIBRARY) is not False]
         if tried:
             out.append(min(tried, key=lambda x: (x.untimed, max(y or 0.0 for y in x.regrets))))
     return out
@@ -184,7 +186,7 @@ def races(tables: Tables, settings: Settings) -> dict[str, Race]:
 
     All times are from one machine and one set of library versions.
     """
-    rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
+    rows = keep_timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
     times: dict[tuple[str, str], dict[str, float]] = {}
     for text, source, solution, us in rows[["problem", "source_id", "solution", "time_us"]].itertuples(index=False):

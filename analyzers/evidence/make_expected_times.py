@@ -3,8 +3,9 @@
     python -m analyzers.evidence.make_expected_times --source "MIOpen 3.5.1" --out FOLDER [--most 1000] FILE …
 
 At most ``--most`` problems of each family are kept.  They are taken in turn from every group of sizes, so that all
-sizes stay covered.  A family is left out if estimates from it do not hold (see ``holds``).  Each device gets one
-Parquet file, and times are rounded to four digits.  If the file exists, its rows of other sources stay.  State the
+sizes stay covered.  A family is left out if estimates from it do not hold (see ``judge_predictability``).  Each device
+gets one Parquet file, and times are rounded to four digits.  If the file exists,
+its rows of other sources stay.  State the
 source, revision and licence of the files in expected_times/README.md.
 """
 
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from analyzers.evidence.comparable import own_rows
 from analyzers.evidence.expected import FOLDS, Bools, Comparable, Ints, groups_of
 from analyzers.evidence.expected_times import file_name
-from analyzers.evidence.families import sized
+from analyzers.evidence.families import parse_sizes
 from analyzers.evidence.runs import tables_to_analyse
 from logparse.ingest import ingest
 from logparse.store import open_store
@@ -58,7 +59,7 @@ def main() -> int:
     for device, rows in best_of_files(given.files, given.source).groupby("device"):
         if given.device is not None and device not in given.device:
             continue
-        kept = holding(thinned(rows.reset_index(drop=True), given.most), str(device))
+        kept = keep_predictable(thin_out_times(rows.reset_index(drop=True), given.most), str(device))
         print(f"{device}: {len(kept):,} of {len(rows):,} problems")
         path = given.out / file_name(str(device))
         if path.exists():
@@ -82,13 +83,13 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+def thin_out_times(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     """Reduce a table of times: of GEMMs or convolutions that differ only in sizes, at most ``most`` are kept.
 
     They are taken in turn from every group of similar sizes, so that all sizes stay covered.
     """
     kept: list[Ints] = []
-    for kind in sized(rows["problem"].tolist()):
+    for kind in parse_sizes(rows["problem"].tolist()):
         for _, places in kind.by_family():
             groups = groups_of(kind.at[places])
             order = np.argsort(groups, kind="stable")
@@ -99,25 +100,25 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     return rows.iloc[np.sort(np.concatenate(kept))] if kept else rows.iloc[:0]
 
 
-def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
+def keep_predictable(rows: pd.DataFrame, device: str) -> pd.DataFrame:
     """Keep measured times that are good enough to estimate the times of other sizes.
 
     GEMMs or convolutions that differ only in their sizes are kept or left out together. A line about them is printed.
     """
     kept: list[Ints] = []
-    for kind in sized(rows["problem"].tolist()):
+    for kind in parse_sizes(rows["problem"].tolist()):
         base_us = kind.base_us(device)
         for family, places in kind.by_family():
             time_us = rows["time_us"].to_numpy(dtype="float64")[kind.rows[places]]
             # The test is how well some of the times can be estimated from the rest.
-            good, why = holds(Comparable(kind.at[places], base_us[places], time_us))
+            good, why = judge_predictability(Comparable(kind.at[places], base_us[places], time_us))
             print(f"{device}  {family}: {len(places):,} problems {'kept' if good else 'left out'}; {why}")
             if good:
                 kept.append(kind.rows[places])
     return rows.iloc[np.sort(np.concatenate(kept))] if kept else rows.iloc[:0]
 
 
-def holds(family: Comparable) -> tuple[bool, str]:
+def judge_predictability(family: Comparable) -> tuple[bool, str]:
     """Test how well the times of some GEMMs or convolutions can be estimated from the others.
 
     Known times are left out and estimated from the rest: first in groups of similar sizes, then in series (for example
@@ -133,7 +134,7 @@ def holds(family: Comparable) -> tuple[bool, str]:
         for number in range(FOLDS):
             rest = fold != number
             if rest.any() and not rest.all():
-                high[~rest] = _part(family, rest).estimates(family.at[~rest], family.base_us[~rest]).high_us
+                high[~rest] = _select_sizes(family, rest).estimates(family.at[~rest], family.base_us[~rest]).high_us
         known = np.isfinite(high)
         above = float((family.time_us > high)[known].mean()) if known.any() else 0.0
         good = good and float(known.mean()) >= FEWEST_KNOWN and above <= MOST_ABOVE
@@ -141,7 +142,7 @@ def holds(family: Comparable) -> tuple[bool, str]:
     return good, "; ".join(said)
 
 
-def _part(family: Comparable, rows: Bools) -> Comparable:
+def _select_sizes(family: Comparable, rows: Bools) -> Comparable:
     return Comparable(family.at[rows], family.base_us[rows], family.time_us[rows])
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.evidence.cells import count_of, text_of
-from analyzers.evidence.joins import timed
+from analyzers.evidence.joins import keep_timed
 from analyzers.evidence.tables import Tables
 from logparse.lazy import pd
 from logparse.libraries.builds import same_build
@@ -26,7 +26,7 @@ from logparse.model import Advise, ConvProblem, Evidence, Finding, Override, Use
 from logparse.target import Facts, same_device
 
 
-def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
+def complete_overrides(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
     """Complete the proposals that MIOpen should use other kernels, so that MIOpen really uses these kernels.
 
     * A second kernel is added. It is the next fastest in the measurement of the first one.
@@ -106,13 +106,13 @@ class _Known:
         advice.
         """
         known = self._of_build(override.target)
-        second = self._second(override, finding.evidence)
+        second = self._choose_second_solver(override, finding.evidence)
         names = set(known["solution"])
         # The build seems to lack both kernels: its own files name other kernels, but neither of the two. Then a kernel
         # that the build has for this convolution is proposed.
         if names and not names & {x.solution.text for x in (override, second) if x is not None}:
             same = known["problem"].isin((override.problem.text, finding.evidence.measured))
-            second = _fastest(override, known[same])
+            second = _replace_by_fastest(override, known[same])
             if second is None:
                 return replace(
                     finding,
@@ -131,7 +131,7 @@ class _Known:
             self._builds[place] = of_build(self._measurements, self._facts, target)
         return self._builds[place]
 
-    def _second(self, override: Override, evidence: Evidence) -> Override | None:
+    def _choose_second_solver(self, override: Override, evidence: Evidence) -> Override | None:
         """Return a second kernel to propose to MIOpen, in case its build lacks the first one (``override``).
 
         Returns None if MIOpen's search timed no other kernel.
@@ -140,7 +140,7 @@ class _Known:
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
         same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)
         # The second kernel is the next fastest of the search that timed the first one.
-        return _fastest(override, rows[same])
+        return _replace_by_fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
         """Add tuning parameters and the size of the workspace to a kernel that is proposed to MIOpen (``override``).
@@ -175,13 +175,13 @@ class _Known:
         return mine.get("miopen_tweak") != target.get("miopen_tweak"), mine.get("perf_db") != "user", source
 
 
-def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
+def _replace_by_fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
     """Return a copy of the override with the fastest kernel among ``measurements`` that is not its own kernel.
 
     Returns None if no other kernel was timed. An override is a kernel that the library should use instead of its own
     choice.
     """
-    rows = timed(measurements).sort_values(["time_us", "solution"])
+    rows = keep_timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):
         return None

@@ -64,7 +64,7 @@ def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
     The time must be measured, and the kernel must be named.
     """
     # If the column ``evidence`` is missing or empty, the kind of measurement (``origin``) decides.
-    return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
+    return _fill_unstated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
 
 
 def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
@@ -73,7 +73,7 @@ def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
     The column ``winner`` has the answer. If the column is missing or empty, the answer depends on the kind of
     measurement (``origin``).
     """
-    return _stated(measurements, "winner", measurements["origin"].isin(WINNERS_BEFORE))
+    return _fill_unstated(measurements, "winner", measurements["origin"].isin(WINNERS_BEFORE))
 
 
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
@@ -81,10 +81,10 @@ def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
 
     The column ``job_log`` has the answer. If the column is missing or empty, the answer depends on the file's format.
     """
-    return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
+    return _fill_unstated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
 
 
-def _stated(rows: pd.DataFrame, column: str, otherwise: pd.Series[bool]) -> pd.Series[bool]:
+def _fill_unstated(rows: pd.DataFrame, column: str, otherwise: pd.Series[bool]) -> pd.Series[bool]:
     if column not in rows:
         return otherwise
     stated = rows[column]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from analyzers.evidence.origins import IS_EVIDENCE
 from analyzers.evidence.statistics.intervals import TIE
-from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
+from analyzers.evidence.tables import Settings, Tables, cached_per_run, query_frames
 from logparse.lazy import duckdb, pd
 from logparse.libraries.miopen.find_db_choice import passes_sql
 
@@ -44,7 +44,7 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 
 
 @cached_per_run
-def passes(tables: Tables) -> pd.DataFrame:
+def find_best_pass_times(tables: Tables) -> pd.DataFrame:
     """Return the best times of forward and both backward passes of each convolution layer (see ``read_passes``).
 
     They are computed now, unless they were already computed when the data were loaded.
@@ -57,5 +57,5 @@ def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
 
     The passes are forward, input gradient and weight gradient. ``read_passes`` explains the columns.
     """
-    with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
+    with query_frames({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

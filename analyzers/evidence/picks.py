@@ -19,8 +19,8 @@ from analyzers.evidence import joins
 from analyzers.evidence.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASURED, UNMEASURED
 from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.origins import CONFIRM, RACE, is_evidence
-from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
-from logparse.libraries.builds import comparable
+from analyzers.evidence.tables import Settings, Tables, cached_per_run, query_frames
+from logparse.libraries.builds import has_comparable_times
 from logparse.model import TRIED, solution_from_text
 from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, device_of_file, different_devices, same_device
@@ -46,7 +46,7 @@ def picks(tables: Tables) -> pd.DataFrame:
     """
     calls, chosen = tables.calls, tables.measurements
     chosen = chosen[chosen["origin"].isin(LOGGED) & (chosen["run"] == tables.run)]
-    with reading({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
+    with query_frames({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
         return con.execute(f"{picks_sql()} order by all").df()
 
 
@@ -74,7 +74,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     and convolutions contain it.
     """
     of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
-    rows = joins.timed(of_evidence)
+    rows = joins.keep_timed(of_evidence)
     default, raced = joins.is_default(rows, facts), rows["origin"] == RACE
     with_time, every = _solutions_of(rows), of_evidence[of_evidence["status"].isin(TRIED)]
     tried = with_time if len(every) == len(rows) else _solutions_of(every)
@@ -118,7 +118,7 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     4. the number of kernels with a time
     """
     made = _with_workload(tables, picks(tables))
-    known = records(_relevant(tables, made["problem"]), tables.facts)
+    known = records(_keep_relevant(tables, made["problem"]), tables.facts)
     made = pd.concat([made, _uncalled(tables, made["problem"], known)], ignore_index=True)
     if not len(known) or not len(made):
         return pd.DataFrame(columns=list(COLUMNS))
@@ -133,7 +133,9 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = rows.assign(disagree=winners > 1)
     rows = rows.merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
     here = joins.run_facts(tables)
-    rows = _judged(_comparable(rows, {**joins.facts_of(tables), SILENT: here, UNCALLED: here}, settings))
+    rows = _add_pick_times(
+        _drop_other_devices(rows, {**joins.facts_of(tables), SILENT: here, UNCALLED: here}, settings)
+    )
     if not len(rows):
         return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
@@ -144,7 +146,7 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     near = near.where(bias != 2, len(joins.LEVELS))
     # Among confirmations, the most processes come first, then the latest. To take the fastest would bias the result.
     few = -rows["source_id"].map(_processes(tables)).fillna(0)
-    age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
+    age = rows["source_id"].map(_number_by_age(tables)).where(bias == 0, 0)
     # If two runs have equally many candidates, the analysed run comes first, so that its report shows its own times.
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
     foreign = ~rows["source_id"].isin(own)
@@ -173,7 +175,7 @@ def _processes(tables: Tables) -> dict[str, int]:
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}
 
 
-def _ages(tables: Tables) -> dict[str, int]:
+def _number_by_age(tables: Tables) -> dict[str, int]:
     """Number the files by their age: 1 for the file that was read last, 2 for the one before, and so on.
 
     Files of unknown age have 0.
@@ -190,7 +192,7 @@ def counted_as(tables: Tables) -> pd.Series:
     """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
-    with reading(frames, {"picks": "problem text", "links": "problem text, other text, level text"}) as con:
+    with query_frames(frames, {"picks": "problem text", "links": "problem text, other text, level text"}) as con:
         found = con.execute(f"{counted_as_sql('links', 'picks')} order by problem").df()
     return pd.Series(found["other"].to_numpy(), index=found["problem"], dtype="object")
 
@@ -215,7 +217,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([x[columns] for x in (made, silent) if len(x)] or [made[columns]], ignore_index=True)
 
 
-def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
+def _keep_relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
     """Keep the measurements that may matter for the given GEMMs or convolutions, because a find-db has many others.
 
     These measurements are kept:
@@ -254,7 +256,7 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
 
 
 def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
-    rows = joins.timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
+    rows = joins.keep_timed(tables.measurements[tables.measurements["problem"].isin(set(measured))])
     rows = rows[is_evidence(rows)]
     rows = rows.rename(columns={"problem": "measured", "solution": "pick", "time_us": "own_us"})
     out: pd.DataFrame = rows.groupby([*_RECORD, "pick"])["own_us"].min().reset_index()
@@ -270,7 +272,7 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
     return pd.Series(known, rows.index)
 
 
-def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
+def _drop_other_devices(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
     """Drop times that were measured on another device than the job's, and mark where kernel numbers can be compared.
 
     New column ``same``: True if a kernel number means the same kernel in both files.
@@ -281,7 +283,7 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
         if log == source:
             return True
         # A library may number its kernels differently in another build.
-        verdict = comparable(facts.get(log, {}), facts.get(source, {}), library)
+        verdict = has_comparable_times(facts.get(log, {}), facts.get(source, {}), library)
         return settings.same_build if verdict is None else verdict
 
     @cache
@@ -296,7 +298,7 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
     return rows.assign(same=[same(*key) for key in zip(rows["log"], rows["source_id"], libraries, strict=True)])
 
 
-def _judged(rows: pd.DataFrame) -> pd.DataFrame:
+def _add_pick_times(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the time of the kernel that the library chose (``pick_us``), how it is known (``basis``) and its noise.
 
     A file that tried only one kernel is not used, for example a file with the winners of a tuner. It would show a loss

@@ -26,7 +26,7 @@ from logparse.libraries.aiter import tables as aiter_tables
 from logparse.links import full_links_sql
 from logparse.store import Store, open_store
 from logparse.store.views import conv_problems_sql
-from logparse.text import printable, sql_text
+from logparse.text import make_printable, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,12 +46,12 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
     run = store.latest_run(run)
     # Imported here because ``diff`` imports this module and does not need pandas.
     from analyzers.evidence.traces import of_the_job
-    from analyzers.evidence.units import weighed
+    from analyzers.evidence.units import scale_to_average_unit
 
     frames: dict[str, Any] = store.frames(run)
     frames["copies"], frames["sources"] = _copies(frames["sources"])
     frames |= of_one_device_each(frames)
-    return weighed(of_the_job(Tables(run=run, timeline=partial(_timeline, store), **frames)))
+    return scale_to_average_unit(of_the_job(Tables(run=run, timeline=partial(_timeline, store), **frames)))
 
 
 def tables_to_analyse(
@@ -68,7 +68,7 @@ def tables_to_analyse(
     # Imported here because ``diff`` imports this module and needs none of the four.
     from analyzers.evidence.passes import read_passes
     from analyzers.evidence.traces import of_the_job
-    from analyzers.evidence.units import weighed
+    from analyzers.evidence.units import scale_to_average_unit
     from logparse.lookup import LEFT_OUT, left_out
 
     run, needed = store.latest_run(run), f"{_READ} {LEFT_OUT}" if count_left_out else _READ
@@ -80,7 +80,7 @@ def tables_to_analyse(
         not_used = left_out(con, run).text if count_left_out else ""
     timeline, find_dbs = partial(_timeline, store), partial(_find_dbs, store)
     tables = Tables(run=run, passes=passes, find_dbs=find_dbs, timeline=timeline, not_used=not_used, **frames)
-    return weighed(of_the_job(tables))
+    return scale_to_average_unit(of_the_job(tables))
 
 
 def _find_dbs(store: Store) -> pa.Table:
@@ -271,7 +271,7 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
     # The folder stays until the store object is gone, because the tables read a trace's timeline only when asked for
     # it.
     finalize(fresh, shutil.rmtree, folder, ignore_errors=True)
-    results = ingest([word], fresh, run=printable(Path(word).name or word))
+    results = ingest([word], fresh, run=make_printable(Path(word).name or word))
     if not any(result.recognised for result in results):
         known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
         raise InputError(f"{word}: neither a store, nor a run{known}, nor a log file that can be read")

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from logparse.libraries.miopen.find_db_choice import SLOW_FACTOR, SLOW_FLOOR_MS
 from logparse.store.database import shared_database
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 if TYPE_CHECKING:  # Code that only checks or merges files makes no DataFrame, and importing pandas takes long.
     import duckdb
@@ -47,7 +47,7 @@ class LeftOut:
         """One line for the user about traces that were left out: their names, kernels, time and the reason."""
         more = len(self.names) - _NAMED
         named = ", ".join(self.names[:_NAMED]) + f" and {more:,} more" * (more > 0)
-        return f"{named} ({counted(self.kernels, 'kernel')}, {duration(self.us)}): {self.why}"
+        return f"{named} ({pluralize(self.kernels, 'kernel')}, {duration(self.us)}): {self.why}"
 
 
 _NAMED = 3
@@ -101,7 +101,7 @@ class Tables:
 
 
 @contextmanager
-def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+def query_frames(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB connection in which pandas DataFrames can be queried by SQL, each under the name of a view.
 
     ``columns``: each view's columns, for example ``source_id text, count int``. A column that a frame lacks is null.

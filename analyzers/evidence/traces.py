@@ -63,24 +63,24 @@ def of_the_job(tables: Tables) -> Tables:
     if not len(torch):
         return tables
     paths = dict(zip(sources["source_id"], sources["path"].astype(str), strict=True))
-    of = _by_source(facts)
+    of = _group_facts_by_source(facts)
     ran = set(kernels["source_id"])
     ordered = sorted(set(torch["source_id"]), key=lambda x: (paths[x], x))
     dropped: dict[str, str] = {}
     for source, why in _reasons(ordered, paths, of, ran):
         dropped.setdefault(source, why)
     kept = [x for x in sorted(paths, key=lambda x: (paths[x], x)) if x in ran and x not in dropped]
-    unlike = _unlike(kept, paths, of, kernels)
+    unlike = _why_not_addable(kept, paths, of, kernels)
     if unlike:
         dropped |= dict.fromkeys(kept, _UNLIKE)
     elif any(STEPS in of.get(x, {}) for x in kept):
         dropped |= {x: _UNMARKED for x in kept if STEPS not in of.get(x, {})}
-    left_out = [*_copies(tables, kernels), *_left_out(dropped, paths, kernels), *_captures(of, dropped, paths)]
-    changed = _without(tables, dropped) if dropped else tables
+    left_out = [*_copies(tables, kernels), *_describe_left_out(dropped, paths, kernels), *_captures(of, dropped, paths)]
+    changed = _drop_traces(tables, dropped) if dropped else tables
     return replace(changed, left_out=tuple(left_out), unlike=unlike) if left_out else changed
 
 
-def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
+def _group_facts_by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
     """Return the facts that each file states, by the file's id. A fact may have several values."""
     out: dict[str, dict[str, list[str]]] = {}
     for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
@@ -114,7 +114,9 @@ def _reasons(
         yield from ((x, _OTHER_TOOL) for x in paths if x in ran and x not in torch)
 
 
-def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.DataFrame) -> Iterator[LeftOut]:
+def _describe_left_out(
+    dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.DataFrame
+) -> Iterator[LeftOut]:
     sums = kernels[kernels["source_id"].isin(list(dropped))].groupby("source_id")[["total_us", "calls"]].sum()
     for why in sorted(set(dropped.values())):
         mine = sorted(x for x in dropped if dropped[x] == why)
@@ -155,7 +157,7 @@ def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mappin
         yield LeftOut(_OF_CAPTURE, frozenset(held), names, kernels, us)
 
 
-def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
+def _drop_traces(tables: Tables, dropped: Mapping[str, str]) -> Tables:
     """Return the tables without the kernels, calls and times of the given trace files."""
     ours = set(dropped)
 
@@ -171,12 +173,12 @@ def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
         kernels=rest(tables.kernels),
         collectives=rest(tables.collectives),
         calls=calls.drop(index=gone.index).reset_index(drop=True),
-        workload=_fewer(tables.workload, gone),
+        workload=_subtract_calls(tables.workload, gone),
         facts=facts[~timed].reset_index(drop=True),
     )
 
 
-def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
+def _subtract_calls(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
     """Subtract the calls in traces that are left out (``gone``) from the numbers of calls in ``workload``."""
     if not len(gone):
         return workload
@@ -194,7 +196,9 @@ def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
 # --------------------------------------------------------------------------------------------- one device, one program
 
 
-def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
+def _why_not_addable(
+    sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame
+) -> str:
     """Explain why the times of the traces cannot be added. Returns an empty text if they can.
 
     They cannot if they are from several kinds of GPUs or several programs.
@@ -209,7 +213,7 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
     programs = _grouped(
         sources,
         lambda one, other: (
-            _of_one_job(of.get(one, {}), of.get(other, {})) or _alike(shares.get(one), shares.get(other))
+            _of_one_job(of.get(one, {}), of.get(other, {})) or _is_same_program(shares.get(one), shares.get(other))
         ),
     )
     named = {f"program {n}": [paths[y] for y in x] for n, x in enumerate(programs, 1)}
@@ -285,7 +289,7 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
     return apart or same or (KINDS in one and KINDS in other)
 
 
-def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
+def _is_same_program(one: pd.Series | None, other: pd.Series | None) -> bool:
     """Tell whether two traces seem to be of the same program.
 
     They must spend enough of their time (``_IN_COMMON``) in the same GEMMs and convolutions.

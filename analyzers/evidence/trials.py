@@ -27,7 +27,7 @@ from logparse.capture.in_job.logparse_in_job.pairs import (
     NARROW,
     is_decided,
     is_faster,
-    widened,
+    widen_interval,
 )
 from logparse.capture.in_job.logparse_in_job.signed_rank import Interval, interval
 from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
@@ -100,9 +100,9 @@ class Tried:
         found = interval(logs, CONFIDENCE) or interval(logs)
         if found is None:
             return None
-        found = widened(found, [x for y in self.seen for x in y.control])
+        found = widen_interval(found, [x for y in self.seen for x in y.control])
         middles = [statistics.median(pair[0] for pair in x.pairs) for x in self.timed]
-        return widened(found, [(max(middles) - min(middles)) / 2])
+        return widen_interval(found, [(max(middles) - min(middles)) / 2])
 
     @property
     def ratio(self) -> Interval | None:
@@ -180,25 +180,25 @@ class Tried:
         return f"the interval of the action's effect is still wider than ±{NARROW:.0%}"
 
 
-def tried(tables: Tables) -> tuple[Tried, ...]:
+def read_tried_changes(tables: Tables) -> tuple[Tried, ...]:
     """Return the results of all changes that were tried while the job ran, the best change first.
 
     The result is empty if no change was tried.
     """
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]
-    return tuple(_sorted(dict.fromkeys(x.name for x in seen), seen, FLOOR))
+    return tuple(_rank_changes(dict.fromkeys(x.name for x in seen), seen, FLOOR))
 
 
-def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
+def combine_starts(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
     """Combine what several starts of the job measured, so that there is one result for each change.
 
     The changes that save most come first.
     """
-    return _sorted(names, [x for record in starts for x in record.seen], floor)
+    return _rank_changes(names, [x for record in starts for x in record.seen], floor)
 
 
-def _sorted(names: Iterable[str], seen: Sequence[Seen], floor: float) -> list[Tried]:
+def _rank_changes(names: Iterable[str], seen: Sequence[Seen], floor: float) -> list[Tried]:
     return sorted((Tried(name, tuple(x for x in seen if x.name == name), floor) for name in names), key=_rank)
 
 

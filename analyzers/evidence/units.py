@@ -182,8 +182,8 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
-    joined = _joined(logged or found)
-    timed = _joined([x for x in found if x.alone]) if logged and alone else None
+    joined = _join_units(logged or found)
+    timed = _join_units([x for x in found if x.alone]) if logged and alone else None
     if joined is None or timed is None or timed.sort != joined.sort:
         return joined
     of = {x.name: x for x in timed.kinds if x.us}
@@ -221,7 +221,7 @@ def as_alone(after: Tables, before: Tables, gain: Gain, kinds: Sequence[str]) ->
     return replace(after, facts=pd.concat([after.facts, more], ignore_index=True)) if len(more) else after
 
 
-def _joined(found: Sequence[Units]) -> Units | None:
+def _join_units(found: Sequence[Units]) -> Units | None:
     if not found:
         return None
     busiest = found[-1]
@@ -233,15 +233,15 @@ def _joined(found: Sequence[Units]) -> Units | None:
             name,
             sum(x.count for x in each),
             sum(x.traced for x in each),
-            _by_turns([x.us for x in each]),
-            _by_turns([x.host_us for x in each]),
+            _interleave_times([x.us for x in each]),
+            _interleave_times([x.host_us for x in each]),
         )
         for name, each in kinds.items()
     )
     return replace(busiest, kinds=tuple(sorted(joined, key=lambda x: (-x.count, x.name))))
 
 
-def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
+def _interleave_times(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(us for row in zip_longest(*times) for us in row if us is not None)
 
 
@@ -264,7 +264,7 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
     return dict(sorted(out.items(), key=lambda x: x[1].count))
 
 
-def weighed(tables: Tables) -> Tables:
+def scale_to_average_unit(tables: Tables) -> Tables:
     """Scale kernel times and numbers of calls from a few traced steps to an average step of the whole run.
 
     * If a kind of step is rarer or more frequent in the traces than in the run, its kernels are multiplied accordingly.
@@ -279,7 +279,7 @@ def weighed(tables: Tables) -> Tables:
     if not len(kernels):
         return tables
     facts = tables.facts[tables.facts["run"] == tables.run]
-    return _of_the_whole_run(_weighed(tables, facts), facts)
+    return _of_the_whole_run(_weigh_kernels(tables, facts), facts)
 
 
 def units_each(facts: pd.DataFrame) -> float:
@@ -300,7 +300,7 @@ def _of_the_whole_run(tables: Tables, facts: pd.DataFrame) -> Tables:
     return replace(tables, workload=rows.assign(calls=rows["calls"].astype("Float64") * factor))
 
 
-def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
+def _weigh_kernels(tables: Tables, facts: pd.DataFrame) -> Tables:
     kernels = tables.kernels
     by_kind = _weights(tables, facts)
     factor = by_kind * _overlaps(kernels, facts)
@@ -312,12 +312,12 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
     return _with_calls(replace(tables, kernels=changed), kernels, by_kind)
 
 
-def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
+def reweigh_kinds(tables: Tables, counts: Mapping[str, float]) -> Tables:
     """Recompute kernel times and numbers of calls as if the job had done more steps of one kind and fewer of another.
 
     ``counts`` has the wanted number of steps of each kind, for example training and evaluation. In this way a job can
     be compared with one that did the same kinds of steps in another ratio. The total number of traced steps does not
-    change. ``tables`` must already be scaled to the ratio of the whole job (``weighed``).
+    change. ``tables`` must already be scaled to the ratio of the whole job (``scale_to_average_unit``).
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -330,7 +330,7 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
     """Multiply the numbers of calls in all tables by ``factor``, which has one value per kernel."""
-    calls, workload = _counted(tables, kernels, factor)
+    calls, workload = _scale_calls_to_job(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)
 
@@ -348,7 +348,7 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 def problem_weights(tables: Tables) -> pd.Series:
     """Return the factor by which the traced calls of each GEMM or convolution were scaled to the whole run.
 
-    ``weighed`` scales them, because only a few steps are traced.
+    ``scale_to_average_unit`` scales them, because only a few steps are traced.
     """
     rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
     by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
@@ -381,7 +381,7 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
     The factor is (time in which any kernel computed) / (sum of kernel times).
     """
-    computes = ~communicates(kernels)
+    computes = ~is_communication(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
     # For a trace of several devices, the mean per device is used.
     summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)
@@ -401,7 +401,7 @@ before the earlier one ends.
 """
 
 
-def communicates(kernels: pd.DataFrame) -> pd.Series:
+def is_communication(kernels: pd.DataFrame) -> pd.Series:
     """Tell for each row of kernels whether the kernel communicates with other GPUs (a collective).
 
     The names of its operator and of the kernel decide.
@@ -411,7 +411,7 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
     return names.map(known).astype(bool)
 
 
-def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _scale_calls_to_job(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scale the numbers of calls, which come from a few traced steps, to the whole job.
 
     ``weights``: each kernel's factor. Returns the changed tables ``calls`` and ``workload``.

@@ -57,7 +57,7 @@ def solutions(
 
 
 def _of_view(view: str, points: pd.DataFrame, theme: str | Theme) -> go.Figure:
-    with queries.over(points) as con:
+    with queries.open_points(points) as con:
         return _checked(chart(con, Selection(view=view), ChartStyle(theme_of(theme))) or Figure())
 
 

@@ -1,4 +1,4 @@
-"""Make text from a log safe to show. Every string of a log that goes into a figure passes through ``shown``.
+"""Make text from a log safe to show. Every string of a log that goes into a figure passes through ``escape``.
 
 Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in texts of a figure.
 """
@@ -9,17 +9,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from logparse.quoting import markup, printable
+from logparse.quoting import make_printable, markup
 from logparse.text import kernel_name
 
 
-def shown(text: object, longest: int = 120) -> str:
+def escape(text: object, longest: int = 120) -> str:
     """Make a text from a log safe to show: where HTML is rendered, it appears literally.
 
     Markup characters become entities. Control and direction characters become visible. A text longer than ``longest``
     characters is shortened in its middle.
     """
-    plain = printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
+    plain = make_printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
     if len(plain) > longest:
         head = longest * 2 // 3
         plain = plain[:head] + "…" + plain[len(plain) - (longest - head - 1) :]
@@ -43,7 +43,7 @@ def solution_name(text: str) -> str:
     return kernel_name(text.partition(":")[2] or text)
 
 
-def amount(calls: float) -> str:
+def format_calls(calls: float) -> str:
     """Format a number of calls, which may have a fraction (calls per step). NaN becomes ``unknown``."""
     if math.isnan(calls):
         return "unknown"
@@ -70,7 +70,7 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
 
 
-def capital(text: str) -> str:
+def capitalize_first(text: str) -> str:
     """Return ``text`` with a capital first letter, unless it begins with a name such as ``channels_last``."""
     first = text.split(" ", 1)[0]
     return text[0].upper() + text[1:] if first.isalpha() and first.islower() else text
@@ -78,5 +78,5 @@ def capital(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Return ``text`` as a sentence: with a full stop, and a capital unless it begins with a name."""
-    text = capital(text)
+    text = capitalize_first(text)
     return text if not text or text.endswith((".", ".'", "!", "?", "…")) else text + "."

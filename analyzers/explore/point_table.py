@@ -55,7 +55,7 @@ import pyarrow as pa
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.picks import devices_of_processes
 from analyzers.evidence.units import unit_word, units_each
-from analyzers.explore.queries import readable
+from analyzers.explore.queries import copy_for_duckdb
 from analyzers.explore.selection import TYPE_NAMES
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
@@ -102,7 +102,7 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
     con.unregister("given_")
 
 
-def found(findings: Sequence[Finding]) -> pd.DataFrame:
+def tabulate_findings(findings: Sequence[Finding]) -> pd.DataFrame:
     """Convert findings (possible savings) about GEMMs and convolutions to a table with one row each.
 
     The columns ``action`` and ``todos`` are filled later.
@@ -143,7 +143,7 @@ def build(
     It is made from the stored views in ``con``. These optional inputs fill more columns:
 
     * ``compared``: the libraries' choices beside the best kernels, as ``picks_vs_best`` returns them.
-    * ``findings``: findings as ``found`` returns them.
+    * ``findings``: findings as ``tabulate_findings`` returns them.
     * ``others``: times of another run, a Parquet file that ``beside.keep`` wrote.
 
     ``surveyed`` must only be True if ``con`` has already made such a table of this run. The store is then not read
@@ -153,7 +153,7 @@ def build(
         _survey(con, run)
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
         known = pd.DataFrame(columns=list(columns)) if frame is None else frame[list(columns)]
-        con.register(name, readable(known.astype(dict(columns))))
+        con.register(name, copy_for_duckdb(known.astype(dict(columns))))
     con.execute(f"create or replace table {table} as {_POINTS}")
     con.unregister("picked_")
     con.unregister("found_")
@@ -176,7 +176,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     known = [(source, x.name, x.hbm_gbs) for source, one in facts.items() if (x := device_of(one))]
     types = {"source_id": "string", "device": "string", "hbm_gbs": _NUMBER}
     places = pd.DataFrame(known, columns=list(types)).astype(types)
-    made = {"made_": places, "rates_": peaks, "foreign_": _foreign(con, facts, run)}
+    made = {"made_": places, "rates_": peaks, "foreign_": _find_files_of_other_devices(con, facts, run)}
     for name, table in made.items():
         con.register(name, table)
     con.execute(f"create or replace macro unit_word() as {sql_text(unit_word(own))}")
@@ -282,7 +282,7 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
     con.execute("drop table moved_")
 
 
-def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
+def _find_files_of_other_devices(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
     """Return the files of other runs that are certainly from another device than this run.
 
     The result is a table with the column ``source_id``.

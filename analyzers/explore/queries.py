@@ -1,6 +1,7 @@
 """SQL queries for the charts of the web page, with the user's filters.
 
-They read the table ``points``, one row per GEMM or convolution (``point_table.build``, or ``over`` for a DataFrame).
+They read the table ``points``, one row per GEMM or convolution (``point_table.build``,
+or ``open_points`` for a DataFrame).
 Every answer is a small DataFrame.
 """
 
@@ -228,7 +229,7 @@ a condition are added up apart.
 """
 
 
-def readable(frame: pd.DataFrame) -> pd.DataFrame:
+def copy_for_duckdb(frame: pd.DataFrame) -> pd.DataFrame:
     """Copy a DataFrame so that DuckDB reads all of its columns correctly.
 
     DuckDB refuses reversed and strided columns. In addition, versions before 2 read a column without any value as
@@ -239,10 +240,10 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @contextmanager
-def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_points(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB database whose table ``points`` is a copy of this DataFrame."""
     with duckdb.connect() as con:
-        con.register("given_", readable(points))
+        con.register("given_", copy_for_duckdb(points))
         con.execute("create table points as select * from given_")
         yield con
 
@@ -312,7 +313,7 @@ def sample(
     return Sample(con.execute(sql, parameters).df(), count)
 
 
-def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
+def find_largest_savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
     """Return the GEMMs and convolutions with the largest measured savings, the largest first.
 
     The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``. The last two are the sum and the
@@ -372,7 +373,7 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     return con.execute(sql, parameters).df().iloc[0]
 
 
-def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
+def sum_time_by_kind(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """Return the time (µs) of the selected GEMMs and convolutions by kind of work, such as ``miopen wgrad``.
 
     The kind with the most time is first. ``saving_us`` is the measured saving, and ``conditional_us`` is the one that
@@ -439,7 +440,7 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
     return float(us), bool(per_step)
 
 
-def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+def read_work_of_step(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
     """Return the data for a chart that shows the GPU's work during one step of the job.
 
     * the GPU's kernels and copies, by start
@@ -466,7 +467,7 @@ class Nearby:
     times_us: Sequence[float]
 
 
-def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
+def find_similar_times(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
     """Return the times of GEMMs or convolutions that resemble the one in this row of the web page's table.
 
     Returns None if too few of them were measured.
@@ -567,7 +568,7 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
     return (f"{column} {_COMPARISONS[str(kind)]} ?", [value]) if kind in _COMPARISONS else ("true", [])
 
 
-def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
+def find_point(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
     """Return the row of the GEMM or convolution with this id, or None if there is no such id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None

@@ -31,8 +31,8 @@ from analyzers.evidence.joins import facts_by_source
 from analyzers.explore import queries, tries
 from analyzers.explore.charts.palette import DARK, KINDS, LIGHT
 from analyzers.explore.load.actions import verdict_of
-from analyzers.explore.load.analysis import Analysis, analyse, traced
-from analyzers.explore.load.beside import beside, calls, changed, compared, keep, names
+from analyzers.explore.load.analysis import Analysis, analyse, load_gpu_time
+from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, names
 from analyzers.explore.load.child import write_tables
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page import parts
@@ -47,8 +47,8 @@ from logparse.groups import in_groups
 from logparse.lazy import duckdb, pd
 from logparse.output.files import write_file
 from logparse.output.own_files import remember
-from logparse.quoting import Html, asset, filled, html_text, joined
-from logparse.text import printable
+from logparse.quoting import Html, asset, fill_template, html_text, join_code
+from logparse.text import make_printable
 
 if TYPE_CHECKING:
     from logparse.store import Store
@@ -103,7 +103,7 @@ def write_report(
 ) -> Report:
     """Write a report about a run (default: the latest) to the file ``out``.
 
-    * ``compare`` names another run, which is shown beside this run. Its forms are described in ``beside``.
+    * ``compare`` names another run, which is shown beside this run. Its forms are described in ``find_run_to_compare``.
     * The report has details of at most ``top`` GEMMs and convolutions. It has fewer if it would be larger than
       ``limit`` bytes.
     * ``begins`` is called with the name of each stage before it begins. There are ``STAGES`` stages.
@@ -113,7 +113,7 @@ def write_report(
     analysis = analyse(store, run, limits=(), begins=begins)
     begins("drawing")
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
-        made = _fitting(store, analysis, compare, Path(folder), top, limit)
+        made = _make_fitting_report(store, analysis, compare, Path(folder), top, limit)
     write_file(Path(out), made.text.data)
     remember([Path(out)])
     return made
@@ -122,13 +122,15 @@ def write_report(
 STAGES = ADVICE_STAGES + 1
 
 
-def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path, top: int, limit: int) -> Report:
+def _make_fitting_report(
+    store: Store, analysis: Analysis, compare: str | None, folder: Path, top: int, limit: int
+) -> Report:
     others, other, called, time, states = None, ("", ""), "", None, dict[str, int]()
     numbers: Sequence[tuple[str, int | None, int | None]] = ()
     if compare:
-        there, other_run = beside(compare, store)
-        found = compared(store, analysis.run, there, other_run)
-        others, time = keep(found, folder), traced(there, other_run)
+        there, other_run = find_run_to_compare(compare, store)
+        found = compare_runs(store, analysis.run, there, other_run)
+        others, time = keep(found, folder), load_gpu_time(there, other_run)
         states, numbers = changed(found), calls(found)
         other = names(store, analysis.run, there, other_run)
         called = other_run if there.url == store.url else f"{other_run} of {_name(there.url)}"
@@ -254,7 +256,7 @@ def _cards(con: duckdb.DuckDBPyConnection, known: _Run) -> Mapping[str, object]:
         mine = tries.of_source(by_problem.get(row["measured"], []), row["source_id"])
         advised = advice(row, facts.get(str(row["source_id"]), {}), known.verdict)
         kernels = queries.kernels(con, parts.LAUNCHED, str(row["problem"]))
-        shown, near = Selection(problem=str(row["id"])), queries.nearby(con, row)
+        shown, near = Selection(problem=str(row["id"])), queries.find_similar_times(con, row)
         caller = queries.called_from(con, known.run, str(row["problem"]))
         card = parts.problem_card(shown, row, mine, advised, kernels, near, "light", (known.run, known.other), caller)
         figure = card["figure"]
@@ -289,18 +291,20 @@ def _page(url: str, known: _Run, first: Mapping[str, object], later: Mapping[str
     scripts = [Html(asset(ASSETS / x)) for x in ("report.js", "explore.js")]
     plotly = asset(resources("plotly") / "package_data" / "plotly.min.js")
     packed = {"later": parts.as_json(later), "plotly": plotly}
-    blocks = [filled(_PACKED, {"name": html_text(x), "text": html_text(_compressed(y))}) for x, y in packed.items()]
+    blocks = [
+        fill_template(_PACKED, {"name": html_text(x), "text": html_text(_compressed(y))}) for x, y in packed.items()
+    ]
     hashes = " ".join(f"'sha256-{_digest(x)}'" for x in (*scripts, plotly))
-    style = joined(Html(), [Html(asset(ASSETS / x)) for x in ("explore.css", "report.css")])
+    style = join_code(Html(), [Html(asset(ASSETS / x)) for x in ("explore.css", "report.css")])
     scope = f"run {known.run}" + (f" beside {known.other}" if known.other else "")
     return frame(
         "logparse report",
-        f"{_name(url)}, {printable(scope)}",
+        f"{_name(url)}, {make_printable(scope)}",
         "Made by logparse. This file loads nothing from the network.",
         json.loads(parts.as_json(first)),
-        policy=filled(_POLICY, {"hashes": html_text(hashes)}),
-        style=filled(_STYLE, {"style": style}),
-        scripts=joined(Html(), [*blocks, *(filled(_SCRIPT, {"script": x}) for x in scripts)]),
+        policy=fill_template(_POLICY, {"hashes": html_text(hashes)}),
+        style=fill_template(_STYLE, {"style": style}),
+        scripts=join_code(Html(), [*blocks, *(fill_template(_SCRIPT, {"script": x}) for x in scripts)]),
     )
 
 

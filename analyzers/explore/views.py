@@ -53,14 +53,14 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
     theme = style.theme
     match chosen.view:
         case "timeline":
-            row = queries.one(con, chosen.problem) if chosen.problem else None
+            row = queries.find_point(con, chosen.problem) if chosen.problem else None
             problem = "" if row is None else str(row["problem"])
-            return timeline(*queries.works(con), theme, problem=problem, mark=chosen.mark)
+            return timeline(*queries.read_work_of_step(con), theme, problem=problem, mark=chosen.mark)
         case "roofline":
             drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
             return roofline(drawn.rows, theme, remark=drawn.note)
         case "regret":
-            return regret(queries.regrets(con, chosen), queries.savings(con, chosen), theme)
+            return regret(queries.regrets(con, chosen), queries.find_largest_savings(con, chosen), theme)
         case "weights":
             drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "w_us"))
             return backward_weights(drawn.rows, theme, remark=drawn.note)
@@ -70,7 +70,7 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
     return None
 
 
-def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:
+def apply_click(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:
     """Return the new filters after the user clicked in a chart or drew a box in it.
 
     Returns the old selection if the click or box selects nothing.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from analyzers.evidence.tables import Settings, Tables, reading
+from analyzers.evidence.tables import Settings, Tables, query_frames
 from analyzers.findings.finding import Analyzer
 from analyzers.job.double_counts import remarks_in
 from logparse.libraries.kinds.line_prefixes import SHARED
@@ -24,7 +24,7 @@ from logparse.libraries.own import library_errors
 from logparse.libraries.torch_profiler.inputs import STEP_KINDS, UNREAD
 from logparse.model import Finding
 from logparse.store import Store
-from logparse.text import counted, duration, short_path, shortened, sql_text
+from logparse.text import duration, pluralize, short_path, shorten_texts, sql_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,7 +68,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     * Calls cannot be assigned to an operator.
     """
     frames = {view: getattr(tables, "messages" if view == "process_messages" else view) for view in _READ}
-    with reading(frames, _READ) as con:
+    with query_frames(frames, _READ) as con:
         return [Finding(analyzer=NAME, message=message) for message in _remarks(con, tables.run)]
 
 
@@ -149,9 +149,13 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
     def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:
         return [line for sql, remark in checks for line in remark(con.execute(sql, {"run": run}).fetchall())]
 
-    first = of((_ERRORS, _errors), (_LEVEL, _level), (_ENDS, _ends), (_SILENT, _silent), (_RANKS, _ranks))
+    first = of(
+        (_ERRORS, _errors), (_LEVEL, _level), (_ENDS, _ends), (_SILENT, _remark_on_silent_files), (_RANKS, _ranks)
+    )
     first += of((_STEP_KINDS, _step_kinds))
-    last = of((_TORN_LINES, _torn), (_WITHOUT_INPUTS, _without_inputs), (_WITHOUT_PROBLEM, _without_problem))
+    last = of(
+        (_TORN_LINES, _warn_of_torn_lines), (_WITHOUT_INPUTS, _without_inputs), (_WITHOUT_PROBLEM, _without_problem)
+    )
     return [*first, *remarks_in(con, run), *last]
 
 
@@ -167,10 +171,10 @@ def _errors(rows: Rows) -> Iterator[str]:
             label = text if own or not function else f"[{function}] {text}"
             groups.setdefault((warns, why, "" if why or own else function), []).append((label, count, texts))
     for (_, why, _), found in sorted(groups.items(), key=lambda x: (x[0][0], not x[0][1], -x[1][0][1], x[1][0][0])):
-        [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count, _ in found)
+        [first], count = shorten_texts([found[0][0]], _LONGEST), sum(count for _, count, _ in found)
         several = sum(texts for _, _, texts in found)
         of = f" in {several:,} different texts" if several > 1 else ""
-        yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else "")
+        yield f"{first!r} ({pluralize(count, 'line')}{of})" + (f": {why}" if why else "")
 
 
 def _level(rows: Rows) -> Iterator[str]:
@@ -181,13 +185,13 @@ def _level(rows: Rows) -> Iterator[str]:
     ((hidden,),) = rows
     if hidden:
         yield (
-            f"{counted(hidden, 'log')} with {'/'.join(BY_LEVEL)} lines has no bench or profile lines. If you want "
+            f"{pluralize(hidden, 'log')} with {'/'.join(BY_LEVEL)} lines has no bench or profile lines. If you want "
             "bench lines, unset HIPBLASLT_LOG_LEVEL and set HIPBLASLT_LOG_MASK=32: any value of HIPBLASLT_LOG_LEVEL "
             "silently disables HIPBLASLT_LOG_MASK"
         )
 
 
-def _torn(rows: Rows) -> Iterator[str]:
+def _warn_of_torn_lines(rows: Rows) -> Iterator[str]:
     for (path,) in rows:
         yield (
             f"{path} has rejected lines: if hipBLASLt logs bench, trace and api lines together, its threads lose, "
@@ -200,7 +204,7 @@ def _ends(rows: Rows) -> Iterator[str]:
         yield f"{path} ends {ended}: its process was killed, or is still writing"
 
 
-def _silent(rows: Rows) -> Iterator[str]:
+def _remark_on_silent_files(rows: Rows) -> Iterator[str]:
     """Yield two remarks at most: one about all empty files, one about all files without a readable line.
 
     A remark for each file would be too much, because a folder may contain hundreds of them.
@@ -209,10 +213,10 @@ def _silent(rows: Rows) -> Iterator[str]:
         paths = [path for is_empty, path in rows if is_empty == empty]
         listed = ", ".join(map(short_path, paths[:_NAMED])) + " …" * (len(paths) > _NAMED)
         if paths and empty:
-            yield f"{counted(len(paths), 'empty file')}: {listed}"
+            yield f"{pluralize(len(paths), 'empty file')}: {listed}"
         elif paths:
             yield (
-                f"no line could be read in {counted(len(paths), 'file')}: {listed}. If one of them is a log, compare "
+                f"no line could be read in {pluralize(len(paths), 'file')}: {listed}. If one of them is a log, compare "
                 "it with the formats that `logparse formats` lists"
             )
 
@@ -241,9 +245,9 @@ def _step_kinds(rows: Rows) -> Iterator[str]:
     """Yield a remark if the marked steps of a trace are of several kinds, such as training and evaluation."""
     for (value,) in rows:
         kinds = json.loads(value)
-        names = shortened([*kinds], _LONGEST)
+        names = shorten_texts([*kinds], _LONGEST)
         each = [
-            f"{x}: {counted(n, 'step')} of {duration(us)}" for x, (n, us) in zip(names, kinds.values(), strict=True)
+            f"{x}: {pluralize(n, 'step')} of {duration(us)}" for x, (n, us) in zip(names, kinds.values(), strict=True)
         ]
         listed = ", ".join(each[:_NAMED]) + " …" * (len(each) > _NAMED)
         yield (
@@ -265,7 +269,7 @@ def _without_inputs(rows: Rows) -> Iterator[str]:
 def _without_problem(rows: Rows) -> Iterator[str]:
     for path, count in rows:
         yield (
-            f"{path}: {counted(count, 'line')} of MIOpen with a time or solver cannot be assigned to a problem, "
+            f"{path}: {pluralize(count, 'line')} of MIOpen with a time or solver cannot be assigned to a problem, "
             "because several threads or ranks write to this log (MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in "
             "each line)"
         )

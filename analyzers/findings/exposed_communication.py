@@ -26,7 +26,7 @@ from analyzers.job.gpu_time import COMMUNICATION, collectives_of_run, gpu_time, 
 from analyzers.job.ranks import Ranks, ranks
 from logparse.libraries.torch_profiler.operands import COLLECTIVE
 from logparse.model import Advise, Evidence, Finding, Operand, OperatorProblem, problem_from_text
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 NAME = "exposed-communication"
 _FIRST = (
@@ -74,7 +74,7 @@ class _Collective:
     ranks: str = ""
 
     def text(self, steps: float, each: str) -> str:
-        size = f" of {_size(self.message_bytes)}" if self.message_bytes else ""
+        size = f" of {_format_bytes(self.message_bytes)}" if self.message_bytes else ""
         among = f" among {self.ranks} ranks" if self.ranks else ""
         rate = f", {self.message_bytes / self.us * self.calls / 1e3:,.3g} GB/s" if self.message_bytes else ""
         count = f"once{each}" if self.calls == steps else f"{self.calls / steps:,.3g} times{each}"
@@ -94,7 +94,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         return []
     steps, each = (time.steps, f" per {time.word}") if time.steps else (1.0, "")
     shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])
-    more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
+    more = f"; {pluralize(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
     whole = sum(x.us for x in found)
     waits = (
         f". Under the profiler, {duration(time.waiting_us / steps)} more are spent waiting for other ranks"
@@ -109,7 +109,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 f"only collectives run in {duration(time.exposed_us / steps)} of "
                 f"{duration(time.window_us / steps)}{each} ({time.exposed_us / time.window_us:.0%}, exposed "
                 f"communication){waits}. All collectives take {duration(whole / steps)} under the profiler: "
-                f"{shown}{more}. {_waiting(ranks(tables))}"
+                f"{shown}{more}. {_explain_waiting(ranks(tables))}"
             ),
             evidence=Evidence(
                 at_most_us=time.exposed_us,
@@ -136,7 +136,7 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
     return GATHERED if gathers > reduces else REDUCED
 
 
-def _waiting(found: Ranks | None) -> str:
+def _explain_waiting(found: Ranks | None) -> str:
     """Return a sentence that names the rank for which the other ranks wait, and why that rank is late."""
     if found is None or not found.matched:
         return "These times include the time in which ranks wait for the slowest rank"
@@ -148,7 +148,7 @@ def _waiting(found: Ranks | None) -> str:
     least = "at least " if found.missing else ""
     waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per step"
     if found.missing:
-        why += f"; {counted(found.missing, 'rank')} left no trace"
+        why += f"; {pluralize(found.missing, 'rank')} left no trace"
     return f"Of this, {waits} for rank {late.rank} (idle {duration(late.host_us)}), which {why}"
 
 
@@ -161,10 +161,10 @@ def _collectives(tables: Tables) -> Iterator[_Collective]:
     for (op, operator, kernel), one in sums.groupby(["op", "operator", "kernel"]):
         us, calls = float(one["total_us"].sort_values().sum()), int(one["calls"].sum())
         if us > 0 and calls > 0:
-            yield _named(str(operator), us, calls) or _Collective(str(op or kernel), us, calls)
+            yield _parse_collective(str(operator), us, calls) or _Collective(str(op or kernel), us, calls)
 
 
-def _named(operator: str, us: float, calls: int) -> _Collective | None:
+def _parse_collective(operator: str, us: float, calls: int) -> _Collective | None:
     if not operator.startswith(f"operator {COLLECTIVE} "):
         return None
     problem = problem_from_text(operator)
@@ -175,7 +175,7 @@ def _named(operator: str, us: float, calls: int) -> _Collective | None:
     return None  # An early store has the message as a list of tensors.
 
 
-def _size(count: float) -> str:
+def _format_bytes(count: float) -> str:
     for unit in ("B", "kB", "MB"):
         if count < 1e3:
             return f"{count:,.3g} {unit}"

@@ -32,7 +32,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     Much is at least the fraction ``min_gain``, and at least 1 % of the traced GPU time.
     """
     rows = _in_traces(tables)
-    turned = _turned(rows)
+    turned = _keep_transposes(rows)
     everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
     if not lost or lost < max(settings.min_gain * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
         # There is only one report, because the layout can only be changed for the whole model.
@@ -40,13 +40,14 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
     time = gpu_time(tables, settings.steps)
     steps, step = (time.steps, f" per {time.word}") if time and time.steps else (1.0, "")
-    each = ", ".join(f"{_of(part[d] / steps, whole[d] / steps)} in {d}" for d in sorted(part.index))
+    each = ", ".join(f"{_format_part_of_whole(part[d] / steps, whole[d] / steps)} in {d}" for d in sorted(part.index))
     problems = int(turned["problem"].nunique())
     return [
         Finding(
             analyzer=NAME,
             message=(
-                f"in the NCHW convolutions, {_of(lost / steps, everything / steps)}{step} are transposes to NHWC and "
+                f"in the NCHW convolutions, {_format_part_of_whole(lost / steps, everything / steps)}{step} are "
+                "transposes to NHWC and "
                 f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run "
                 "NHWC kernels"
             ),
@@ -60,7 +61,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 def transposed(tables: Tables) -> Sequence[str]:
     """Return the texts of all convolutions in NCHW whose calls transpose tensors, sorted."""
-    return sorted(map(str, _turned(_in_traces(tables))["problem"].unique()))
+    return sorted(map(str, _keep_transposes(_in_traces(tables))["problem"].unique()))
 
 
 def _in_traces(tables: Tables) -> pd.DataFrame:
@@ -73,11 +74,11 @@ def _in_traces(tables: Tables) -> pd.DataFrame:
     return rows[rows["direction"].notna()]
 
 
-def _turned(rows: pd.DataFrame) -> pd.DataFrame:
+def _keep_transposes(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
 
 
-def _of(part_us: float, whole_us: float) -> str:
+def _format_part_of_whole(part_us: float, whole_us: float) -> str:
     return f"{duration(float(part_us))} of {duration(float(whole_us))}"
 
 

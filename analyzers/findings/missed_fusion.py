@@ -39,7 +39,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     found, count = epilogues(tables), _counts(tables)
     samples, in_training = (samples_of(tables, settings), trains(tables)) if found else ({}, False)
     weights = problem_weights(tables).to_dict() if found else {}
-    timed = [(one, _timed(one, samples)) for one in found]
+    timed = [(one, _compare_fused_times(one, samples)) for one in found]
     return [
         _finding(one, time, count(one), weights.get(one.problem.text, 1.0), in_training)
         for one, time in timed
@@ -66,7 +66,7 @@ class _Timed:
         return (self.gain.saving_low_us or 0.0) > floor * self.gain.now_us
 
 
-def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
+def _compare_fused_times(one: Epilogue, samples: Samples) -> _Timed | None:
     """Return two measured times: of a matrix product followed by separate kernels, and of one fused call for all.
 
     Returns None unless both were measured. ``samples`` has the times that ``logparse replay`` measured outside the job.

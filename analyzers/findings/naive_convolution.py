@@ -28,7 +28,7 @@ from typing import Any
 
 import pandas as pd
 
-from analyzers.evidence.joins import calls_of, facts_of, timed
+from analyzers.evidence.joins import calls_of, facts_of, keep_timed
 from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables
@@ -68,9 +68,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     rows = _naive(tables)
     if not len(rows):
         return []
-    facts, others = facts_of(tables), _others(tables)
+    facts, others = facts_of(tables), _find_other_solvers(tables)
     calls = calls_of(tables, rows["problem"])
-    refused = _refused(tables)
+    refused = _find_refused_solvers(tables)
     found = []
     for row in rows.to_dict("records"):
         text, source = str(row["problem"]), str(row["source_id"])
@@ -79,7 +79,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         if not isinstance(problem, ConvProblem) or (problem.flops or 0) < _LEAST_FLOPS:
             continue
         now = None if pd.isna(row["now_us"]) else float(row["now_us"])
-        expected = _expected(problem, source, others, facts)
+        expected = _expect_time(problem, source, others, facts)
         # If one of the two times is unknown, the convolution is reported without a saving.
         if expected is not None and now is not None and now <= settings.slow_factor * expected.us:
             continue
@@ -98,11 +98,11 @@ def _naive(tables: Tables) -> pd.DataFrame:
     * ``now_us``: the time of a call, µs.
     * ``calls``: the number of calls in a trace.
     """
-    rows = pd.concat([_traced(tables), _logged(tables), _recorded(tables)], ignore_index=True)
+    rows = pd.concat([_find_in_traces(tables), _find_in_logs(tables), _find_in_databases(tables)], ignore_index=True)
     return rows.drop_duplicates("problem").sort_values("problem", ignore_index=True)
 
 
-def _traced(tables: Tables) -> pd.DataFrame:
+def _find_in_traces(tables: Tables) -> pd.DataFrame:
     keys = ["source_id", "problem"]
     rows = traced_calls_of_run(tables)
     rows = rows[rows["kernel"].astype(str).str.contains(_KERNEL)]
@@ -119,7 +119,7 @@ def _traced(tables: Tables) -> pd.DataFrame:
     return rows.loc[usual, [*keys, "now_us", "calls"]].sort_values(["problem", "now_us"], ascending=[True, False])
 
 
-def _logged(tables: Tables) -> pd.DataFrame:
+def _find_in_logs(tables: Tables) -> pd.DataFrame:
     """Find in the job's logs the convolutions for which MIOpen mostly used its slow naive solver.
 
     Their time comes from a file of the job with measured times.
@@ -129,7 +129,7 @@ def _logged(tables: Tables) -> pd.DataFrame:
     made = made[made["pick"].astype(str).str.contains(_SOLVER) & (made["count"] * 2 > total)]
     if not len(made):  # in most runs
         return made[["source_id", "problem"]].assign(now_us=float("nan"), calls=float("nan"))
-    times = timed(tables.measurements[tables.measurements["run"] == tables.run])
+    times = keep_timed(tables.measurements[tables.measurements["run"] == tables.run])
     times = times[times["problem"].isin(set(made["problem"])) & times["solution"].isin(set(made["pick"]))]
     best = times.groupby(["problem", "solution"])["time_us"].min().rename("now_us").reset_index()
     rows = made.merge(best.rename(columns={"solution": "pick"}), on=["problem", "pick"], how="left")
@@ -137,7 +137,7 @@ def _logged(tables: Tables) -> pd.DataFrame:
     return rows[["source_id", "problem", "now_us"]].assign(calls=float("nan"))
 
 
-def _recorded(tables: Tables) -> pd.DataFrame:
+def _find_in_databases(tables: Tables) -> pd.DataFrame:
     """Return the convolutions for which MIOpen's stored search results name the slow naive solver as the fastest.
 
     The job's next call then runs the naive solver.
@@ -145,7 +145,7 @@ def _recorded(tables: Tables) -> pd.DataFrame:
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     # MIOpen stores the results in a file (user find-db), and obeys it.
     users = set(known.loc[known["value"] == "user", "source_id"])
-    rows = timed(tables.measurements[tables.measurements["source_id"].isin(users)])
+    rows = keep_timed(tables.measurements[tables.measurements["source_id"].isin(users)])
     rows = rows.sort_values(["problem", "time_us", "solution", "source_id"]).drop_duplicates(["source_id", "problem"])
     rows = rows[rows["solution"].astype(str).str.contains(_SOLVER)]
     return rows[["source_id", "problem"]].assign(now_us=rows["time_us"].astype("float64"), calls=float("nan"))
@@ -175,14 +175,14 @@ class _Other:
     us: float
 
 
-def _others(tables: Tables) -> list[_Other]:
+def _find_other_solvers(tables: Tables) -> list[_Other]:
     """Return the times of all kernels in the job's files except MIOpen's naive one.
 
     The find-dbs (search results) that come with MIOpen are left out, because they have too many convolutions.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
-    rows = timed(tables.measurements)
+    rows = keep_timed(tables.measurements)
     rows = rows[rows["source_id"].isin(own - set(system["source_id"])) & (rows["kind"] == "conv")]
     rows = rows[is_evidence(rows) & ~rows["solution"].astype(str).str.contains(_SOLVER)]
     traced = traced_calls_of_run(tables)
@@ -214,7 +214,9 @@ def _kind(problem: ConvProblem) -> tuple[object, ...]:
     )
 
 
-def _expected(problem: ConvProblem, source: str, others: Sequence[_Other], facts: Mapping[str, Facts]) -> _Time | None:
+def _expect_time(
+    problem: ConvProblem, source: str, others: Sequence[_Other], facts: Mapping[str, Facts]
+) -> _Time | None:
     here = facts.get(source, {})
     near = [x for x in others if same_device(facts.get(x.source, {}), here) is not False]
     for x in near:
@@ -256,7 +258,7 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 # ------------------------------------------------------------------------------------------- why, and what to do
 
 
-def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
+def _find_refused_solvers(tables: Tables) -> dict[str, list[tuple[str, int]]]:
     """Return for each convolution the kernels that MIOpen could not use because the workspace was too small.
 
     Each entry has the kernel's name (solver), and the workspace that it needs, bytes.

@@ -26,16 +26,16 @@ import pandas as pd
 
 from analyzers.evidence.cells import count_of, text_of
 from analyzers.evidence.comparable import best_times, device_name
-from analyzers.evidence.joins import called_problems, calls_of, facts_of, not_elsewhere, run_facts, timed
-from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.joins import called_problems, calls_of, facts_of, keep_timed, not_elsewhere, run_facts
+from analyzers.evidence.miopen_tuning import complete_overrides
 from analyzers.evidence.origins import is_evidence
-from analyzers.evidence.passes import backward_weights, passes, passes_of
+from analyzers.evidence.passes import backward_weights, find_best_pass_times, passes_of
 from analyzers.evidence.picks import picks
-from analyzers.evidence.tables import Settings, Tables, reading
+from analyzers.evidence.tables import Settings, Tables, query_frames
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls_of_run
 from logparse.devices import is_nvidia
-from logparse.libraries.builds import serves
+from logparse.libraries.builds import can_decide_for
 from logparse.libraries.miopen.find_db_choice import ASSUMES, FIND_DBS, SETTLED_BY, rivals_sql
 from logparse.model import (
     Advise,
@@ -51,7 +51,7 @@ from logparse.model import (
     solution_from_text,
 )
 from logparse.target import Facts, arch, machine, same_device
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 NAME = "slow-wrw"
 TUNE = (
@@ -117,7 +117,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
       no device, all files are considered.
     * The device is also unknown for a file that states no device, if another file states one.
     """
-    found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
+    found = [x for x in (find_best_pass_times(tables), traced_passes(tables)) if len(x)]
     if not found:
         return []
     facts = facts_of(tables)
@@ -133,13 +133,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     not_run = _not_run(w[w["slow"]], tables, settings, facts)
     findings, here = _summaries(w, tables, facts, not_run), run_facts(tables)
     reported = _to_report(w)
-    faster = _elsewhere(reported, every, facts)
+    faster = _find_faster_devices(reported, every, facts)
     for source, rows in reported.groupby("source_id", observed=True):
         mine, known = calls if _device(facts, str(source)) in ran_on else {}, facts.get(str(source), {})
         typical = comparable_w(tables, [str(x) for x in rows["problem"]], known)
         for row in rows.to_dict("records"):
             words = (typical.get(str(row["problem"])), faster.get((str(source), str(row["problem"]))))
-            one = _slow(row, known, mine, *words)
+            one = _report_slow_gradient(row, known, mine, *words)
             findings.append(_with_known_issue(one, here | known if str(source) in own else known))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
@@ -196,7 +196,7 @@ def _summaries(
 def _in_words(total: Mapping[str, float], which: str) -> str:
     slow, missing = int(total["slow"]), int(total["without_siblings"])
     out = (
-        f"{slow:,} of {counted(int(total['problems']), 'backward-weight (W) problem')}{which} "
+        f"{slow:,} of {pluralize(int(total['problems']), 'backward-weight (W) problem')}{which} "
         f"{'is' if slow == 1 else 'are'} slow"
     )
     if slow:
@@ -221,7 +221,9 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
     return reported.sort_values(["source_id", "problem"])
 
 
-def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
+def _find_faster_devices(
+    reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]
+) -> dict[tuple[str, str], str]:
     """Find slow weight gradients of convolutions for which another device has a faster kernel.
 
     Returns a text for each (file, convolution), for example "on gfx942 with 304 CUs ConvHip… takes 80 µs".
@@ -263,7 +265,7 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
     return {text: f"comparable W problems take {duration(us)}" for text, us in each if not math.isnan(us)}
 
 
-def _slow(
+def _report_slow_gradient(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
     """Report one slow weight gradient (W) of a convolution. The layer's other passes are F and B.
@@ -328,13 +330,13 @@ def replaced_solvers(
     """
     if not any(known.get("find_db") == "user" for known in facts.values()):
         return []
-    with reading({"w": w, "facts": tables.facts}, _RIVALS) as con:
+    with query_frames({"w": w, "facts": tables.facts}, _RIVALS) as con:
         pairs = con.sql(f"with find_dbs as ({FIND_DBS}) {rivals_sql('w', 'slow')} order by problem").df()
     pairs = pairs[pairs["user_us"] < (1 - settings.min_gain) * pairs["system_us"]]
     if not len(pairs):
         return []
     picked = picks(tables).groupby("problem")["pick"].agg(set).to_dict()
-    raw, in_traces = _spelled(tables, pairs), _in_traces(tables)
+    raw, in_traces = _spell_details(tables, pairs), _in_traces(tables)
     out: dict[str, Finding] = {}
     for row in pairs.to_dict("records"):
         text, source = str(row["problem"]), str(row["user_id"])
@@ -345,8 +347,8 @@ def replaced_solvers(
             continue
         known = {str(key): value for key, value in row.items()} | raw.get((source, text), {})
         settled = bool(picked.get(text)) or traced_us is not None
-        out[text] = _replaced(known, facts[source], settings, calls.get(text), settled)
-    return completed(list(out.values()), tables, facts)
+        out[text] = _report_replaced_solver(known, facts[source], settings, calls.get(text), settled)
+    return complete_overrides(list(out.values()), tables, facts)
 
 
 def _in_traces(tables: Tables) -> dict[str, float]:
@@ -372,7 +374,7 @@ def _not_run(
     if not len(ran):
         return set()
     rows = tables.measurements[tables.measurements["problem"].isin(set(ran["problem"]))]
-    times = timed(rows[is_evidence(rows)])
+    times = keep_timed(rows[is_evidence(rows)])
     pairs = slow.merge(ran.merge(times[columns], on=["problem", "solution"]), on="problem", suffixes=("", "_ran"))
     pairs = pairs[pairs["time_us"] <= settings.slow_factor * pairs["sibling_us"]]
     pairs = pairs[pairs["solution"] != pairs["solution_ran"]]
@@ -383,14 +385,14 @@ def _not_run(
     }
 
 
-def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
+def _spell_details(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
     """Return details, besides the kernel's name, that MIOpen needs to use a convolution's fastest kernel.
 
     The keys of the result are pairs: a user's find-db (MIOpen's stored search results) and a convolution.
     """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["user_id"]))]
-    rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
+    rows = keep_timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])
     rows = rows.drop_duplicates(["source_id", "problem"])
     # MIOpen needs, for example, the algorithm and the size of the workspace.
     names = ["raw", "algorithm", "workspace_bytes", "key_text"]
@@ -403,7 +405,9 @@ UNSETTLED = (
 )
 
 
-def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, settled: bool) -> Finding:
+def _report_replaced_solver(
+    row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, settled: bool
+) -> Finding:
     problem, text = problem_from_text(str(row["problem"])), str(row["user_solution"])
     best_us, system_us = float(str(row["user_us"])), float(str(row["system_us"]))
     gain = Gain(system_us, best_us)
@@ -434,7 +438,7 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
             details={"system": row["system_id"]},
         ),
         remedy=Advise("copy these rows into the job's user find-db")
-        if serves(facts, target, "miopen") is not True
+        if can_decide_for(facts, target, "miopen") is not True
         else UseRows(
             Override(
                 problem=problem,

@@ -14,7 +14,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.searches import BENCHMARK, FIND, TUNING, searches
 from logparse.model import Advise, ConvProblem, Evidence, Finding
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 NAME = "solver-search"
 _SHOWN = 3
@@ -27,14 +27,14 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         return []
     us, naive = sum(x.us for x in found), sum(x.naive_us for x in found)
     shown = "; ".join(f"{x.problem.label} {duration(x.us)}" for x in found[:_SHOWN])
-    more = f"; {counted(len(found) - _SHOWN, 'more problem')}" if len(found) > _SHOWN else ""
+    more = f"; {pluralize(len(found) - _SHOWN, 'more problem')}" if len(found) > _SHOWN else ""
     of_naive = f", {duration(naive)} of it in naive solvers (slow, but they run every problem)" if naive else ""
     return [
         Finding(
             analyzer=NAME,
             message=(
-                f"{counted(sum(x.calls for x in found), 'first call')} in the traces searched for a solver: "
-                f"{counted(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} "
+                f"{pluralize(sum(x.calls for x in found), 'first call')} in the traces searched for a solver: "
+                f"{pluralize(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} "
                 f"({shown}{more}). This time counts in no call and no step, but every start of the job spends it "
                 "again unless what was found is kept"
             ),

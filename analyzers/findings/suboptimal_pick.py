@@ -16,7 +16,7 @@ import pandas as pd
 from analyzers.evidence import comparison
 from analyzers.evidence.cells import count_of, number_of, text_of
 from analyzers.evidence.joins import DEFAULT_TEXT, Given, facts_of, given_workspaces
-from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.miopen_tuning import complete_overrides
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
@@ -37,7 +37,7 @@ from logparse.model import (
     solution_from_text,
 )
 from logparse.target import Facts
-from logparse.text import counted
+from logparse.text import pluralize
 
 NAME = "suboptimal-pick"
 BAD_REGRET = 0.10
@@ -81,7 +81,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         finding = _pick({str(key): value for key, value in row.items()}, facts, workspaces, settings)
         if finding is not None:
             findings.append(finding)
-    return completed(findings, tables, facts)
+    return complete_overrides(findings, tables, facts)
 
 
 def _distribution(rows: pd.DataFrame) -> Finding:
@@ -94,21 +94,22 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     words = []
     if known:
         words.append(
-            f"the kernels that the library chose for {counted(len(compared), 'problem')}, compared with the fastest "
+            f"the kernels that the library chose for {pluralize(len(compared), 'problem')}, compared with the fastest "
             f"known ones: regret (extra time of the library's choice) median {known['median']:.1%}, p90 "
             f"{known['p90']:.1%}, largest {known['largest']:.1%}; {known['share_above_10_percent']:.0%} of the time "
             "is in problems with a regret of more than 10 %"
         )
     if unmeasured:
         words.append(
-            f"{counted(unmeasured, 'problem')} cannot be judged, because the kernel that the library chose is not timed"
+            f"{pluralize(unmeasured, 'problem')} cannot be judged, because the kernel that the library chose is not "
+            "timed"
         )
     if agreeing:
-        run = f"{counted(agreeing, 'problem')} {'runs' if agreeing == 1 else 'run'}"
+        run = f"{pluralize(agreeing, 'problem')} {'runs' if agreeing == 1 else 'run'}"
         words.append(f"{run} the only kernel that was timed, so no faster kernel is known")
     if incomparable:
         words.append(
-            f"{counted(incomparable, 'problem')} cannot be compared, because the logs and measurements are not known "
+            f"{pluralize(incomparable, 'problem')} cannot be compared, because the logs and measurements are not known "
             "to be from the same library build and GPU arch (if you know that they are: --same-build)"
         )
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
@@ -156,7 +157,7 @@ def _pick(
     return Finding(
         analyzer=NAME,
         problem=known.problem,
-        message=_message(known) + _doubt(row) * (gain is not None),
+        message=_message(known) + _list_doubts(row) * (gain is not None),
         per_call=gain,
         calls=None if calls is None else round(calls),
         in_run=None if calls is None or gain is None else gain.times(calls),
@@ -219,7 +220,7 @@ def _message(known: comparison.Comparison) -> str:
     return f"{what} takes {known.pick_us:.4g} µs, {known.best.text} {less} ({known.origin})"
 
 
-def _doubt(row: Mapping[str, object]) -> str:
+def _list_doubts(row: Mapping[str, object]) -> str:
     """Return reasons to doubt that a measured time belongs to the job's call, as a text in square brackets.
 
     The text is empty if there is no doubt.

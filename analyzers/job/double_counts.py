@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from analyzers.evidence.tables import Tables, reading
+from analyzers.evidence.tables import Tables, query_frames
 from logparse.lazy import duckdb
 from logparse.store import Store
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 _LOGS = """
     with rows as (
@@ -76,7 +76,7 @@ def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
     ``convolutions`` selects the kinds of calls: ``[True]`` for convolutions, ``[False]`` for GEMMs, both values for
     both.
     """
-    with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
+    with query_frames({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
 
 
@@ -99,7 +99,7 @@ def remarks_in(
         what = "convolution" if conv else "GEMM"
         yield from _added(logs, what)
         yield from _not_counted(logs, what)
-        yield from _alike(logs, what)
+        yield from _warn_of_equal_logs(logs, what)
 
 
 def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
@@ -109,14 +109,15 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
     calls = _calls(unknown, what)
     if len(unknown) > 1:
         yield (
-            f"{calls} are the sum of {len(unknown):,} logs that do not name their process ({_named(unknown)}). If "
+            f"{calls} are the sum of {len(unknown):,} logs that do not name their process "
+            f"({_list_log_names(unknown)}). If "
             "two of them are from one process, its calls count twice"
         )
     if unknown and known:
         categories = ", ".join(sorted({log.category for log in known}))
         others = f"{sum(log.calls for log in known):,} of {processes} known process{'es' * (processes > 1)}"
         yield (
-            f"{calls} from logs that do not name their process ({_named(unknown)}) are added to the {others} "
+            f"{calls} from logs that do not name their process ({_list_log_names(unknown)}) are added to the {others} "
             f"({categories}). If they are the same calls, they count twice: ingest them as a run of their own "
             "(ingest --run)"
         )
@@ -142,7 +143,8 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
         if group:
             beside = list(dict.fromkeys(other for log in group for other in of[log.pid]))
             yield (
-                f"{_calls(group, what)} of {_named(group)} are not counted, because {_named(beside)} hold the same "
+                f"{_calls(group, what)} of {_list_log_names(group)} are not counted, because {_list_log_names(beside)} "
+                "hold the same "
                 f"calls: {why}"
             )
 
@@ -166,7 +168,7 @@ def _two_libraries(log: _Log, other: _Log) -> bool:
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 
-def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:
+def _warn_of_equal_logs(logs: Sequence[_Log], what: str) -> Iterator[str]:
     groups: dict[tuple[str, int | None, int, int], list[_Log]] = {}
     for log in logs:
         if log.counted and log.bytes:
@@ -175,15 +177,16 @@ def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:
     if equal:
         more = f" (and {len(equal) - 1:,} more such groups)" if len(equal) > 1 else ""
         yield (
-            f"{_named(equal[0])} have the same size and number of {what} calls, and all of them count{more}. If they "
+            f"{_list_log_names(equal[0])} have the same size and number of {what} calls, and all of them count{more}. "
+            "If they "
             f"are copies of one log, `logparse forget` all but one of them (such as {equal[0][-1].path})"
         )
 
 
 def _calls(logs: Sequence[_Log], what: str) -> str:
-    return counted(sum(log.calls for log in logs), f"{what} call")
+    return pluralize(sum(log.calls for log in logs), f"{what} call")
 
 
-def _named(logs: Sequence[_Log]) -> str:
+def _list_log_names(logs: Sequence[_Log]) -> str:
     shown = ", ".join(f"{log.path.rpartition('/')[2]}: {log.category}" for log in logs[:_SHOWN])
     return shown + (f" and {len(logs) - _SHOWN} more" if len(logs) > _SHOWN else "")

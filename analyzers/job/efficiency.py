@@ -66,7 +66,10 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
     rows["comparable"], rows["reach"] = 0, WITHIN_REACH
     for places in rows.groupby("group").indices.values():
         group = rows.iloc[places]
-        held = [_reach(group["least_us"].to_numpy(), group["efficiency"].to_numpy(), i) for i in range(len(group))]
+        held = [
+            _estimate_efficiency(group["least_us"].to_numpy(), group["efficiency"].to_numpy(), i)
+            for i in range(len(group))
+        ]
         rows.loc[group.index, "comparable"] = [count for count, _ in held]
         rows.loc[group.index, "reach"] = [reach for _, reach in held]
     rows["within_us"] = (rows["least_us"] / rows["reach"]).clip(lower=LEAST_US)
@@ -98,7 +101,7 @@ def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.Dat
     rows = rows.sort_values("problem", ignore_index=True)
     rows["now_us"] = rows["total_us"] / rows["calls"]
     held = [
-        _held_to(problem_from_text(x), facts.get(s, {}))
+        _find_ideal_time(problem_from_text(x), facts.get(s, {}))
         for x, s in zip(rows["problem"], rows["source_id"], strict=True)
     ]
     rows["least_us"] = np.array([least for least, _ in held], dtype="float64")
@@ -112,7 +115,7 @@ def _device(facts: Mapping[str, str]) -> str | None:
     return None if device is None else device.name
 
 
-def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
+def _find_ideal_time(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
     """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of its group for comparison.
 
     None and an empty name if the ideal time is unknown.
@@ -128,7 +131,7 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
     return least, f"{problem.kind} {grouped} {input_type(problem, facts)} {bound}"
 
 
-def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
+def _estimate_efficiency(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
     """Estimate the efficiency (0 to 1) that GEMM or convolution number ``i`` could reach, from similar ones.
 
     Also returns how many were used.

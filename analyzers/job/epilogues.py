@@ -153,8 +153,8 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
     rest = words[taken:]
     if rest[:1] and rest[0] in ACTIVATIONS:
         activation, form, taken = ACTIVATIONS[rest[0]], "erf" if rest[0] == "gelu" else "", taken + 1
-    elif _by_hand(rest):
-        activation, form, taken = "gelu", "written", taken + _by_hand(rest)
+    elif _count_operators_of_gelu(rest):
+        activation, form, taken = "gelu", "written", taken + _count_operators_of_gelu(rest)
     if not taken:
         return None
     # The operator may leave values open (an addend may be a bias). They stay open.
@@ -165,7 +165,7 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
     )
 
 
-def _by_hand(words: Sequence[str]) -> int:
+def _count_operators_of_gelu(words: Sequence[str]) -> int:
     """Return how many operators at the beginning of the list compute a GELU that the program writes out as a formula.
 
     0 if the list does not begin with such a GELU.

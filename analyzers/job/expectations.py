@@ -31,14 +31,14 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
     known = picks_vs_best(tables, settings)
     rows = rows[~rows["problem"].isin(set(known.loc[known["tried"] > 1, "problem"])).to_numpy(dtype=bool)]
     facts, here = facts_of(tables), {**run_facts(tables), **settings.target}
-    device = {str(x): device_name(_completed(facts.get(str(x), {}), here)) for x in rows["source_id"].unique()}
+    device = {str(x): device_name(_add_job_gpu(facts.get(str(x), {}), here)) for x in rows["source_id"].unique()}
     rows = rows.assign(device=rows["source_id"].map(device), later=rows["origin"] != TRACE)
     # Times from traces are preferred. If there are several times, the shortest is used.
     rows = rows[rows["device"].notna()].sort_values(["device", "problem", "later", "now_us", "source_id", "origin"])
     return rows.drop_duplicates(["device", "problem"])[["device", *columns]].reset_index(drop=True)
 
 
-def _completed(facts: Facts, here: Facts) -> Facts:
+def _add_job_gpu(facts: Facts, here: Facts) -> Facts:
     """Add the job's own GPU (arch, CU count and device) to the facts of a file that does not name its GPU."""
     # Nothing is added if the file states its CU count or its device, or if it is from another arch.
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
@@ -63,7 +63,7 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
     return out
 
 
-def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
+def estimate_times(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
     """Return two times (µs) for each GEMM or convolution: how long a call takes, and how long it should take.
 
     The second is a rough guess. Use it only to order work.

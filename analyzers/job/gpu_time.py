@@ -23,8 +23,8 @@ import pandas as pd
 from analyzers.evidence.cells import is_true
 from analyzers.evidence.tables import Settings, Tables, cached_per_run
 from analyzers.evidence.traces import unknown_idle
-from analyzers.evidence.units import communicates, units, unmarked_ranks, word_of
-from analyzers.job.ranks import exposed, ranks
+from analyzers.evidence.units import is_communication, units, unmarked_ranks, word_of
+from analyzers.job.ranks import correct_exposed_time, ranks
 from analyzers.job.searches import in_words, searches
 from logparse.libraries.torch_profiler.busy import BEFORE
 from logparse.libraries.torch_profiler.busy import COMMUNICATION as COLLECTIVES
@@ -162,7 +162,7 @@ class GpuTime:
     * ``window_us``: the time in which the traces were recorded. The profiler slows the host, so the time of the same
       steps without the profiler is used if it is known. ``profiled`` is then False.
     * ``busy_us``: the part of ``window_us`` in which a kernel computed or a collective transferred data.
-    * ``alone_us``: the part of ``window_us`` in which only collectives ran (``ranks.exposed``).
+    * ``alone_us``: the part of ``window_us`` in which only collectives ran (``ranks.correct_exposed_time``).
     * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It is idle time, too. None
       if only one rank has traces, because its traces cannot show such waits.
     * ``before_us``: time of kernels that were launched before the traces began. ``parts`` does not contain it.
@@ -254,7 +254,7 @@ def _gpu_time(tables: Tables) -> GpuTime | None:
     if alone is not None:
         found = ranks(tables)
         known = found.waiting_us * steps if found and found.matched and steps else None
-        alone, waits = exposed(alone, known or 0.0, math.inf if untraced is None else untraced - compute)
+        alone, waits = correct_exposed_time(alone, known or 0.0, math.inf if untraced is None else untraced - compute)
         waiting = waits if known is not None else None
         parts = [replace(x, us=alone - waits) if x.name == COMMUNICATION else x for x in parts]
     if busy is not None and _sum(facts, "gpu_compute_us") is not None:
@@ -313,7 +313,7 @@ def kernels_of_run(tables: Tables) -> pd.DataFrame:
     Two more kinds are left out: kernels that were launched before the trace began, and kernels of a search for the
     fastest one.
     """
-    return _launched(tables, collectives=False)
+    return _select_kernels(tables, collectives=False)
 
 
 def collectives_of_run(tables: Tables) -> pd.DataFrame:
@@ -322,12 +322,12 @@ def collectives_of_run(tables: Tables) -> pd.DataFrame:
     Two kinds are left out: kernels that were launched before the trace began, and kernels of a search for the fastest
     one.
     """
-    return _launched(tables, collectives=True)
+    return _select_kernels(tables, collectives=True)
 
 
-def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
+def _select_kernels(tables: Tables, collectives: bool) -> pd.DataFrame:
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & ~tables.kernels["op"].isin([BEFORE, SEARCH])]
-    return rows[communicates(rows) == collectives]
+    return rows[is_communication(rows) == collectives]
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:

@@ -13,7 +13,7 @@ The computed waiting time may be too short in two cases:
 
 The profiler makes ranks wait for each other, because each rank starts the profiler and writes its trace at another
 moment. If the time of a step without the profiler is known, exposed communication is limited to that time minus the
-computation (``exposed``).
+computation (``correct_exposed_time``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ranks:
         return sum(x.waiting_us for x in self.ranks) / len(self.ranks)
 
 
-def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
+def correct_exposed_time(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
     """Correct the time in which a rank only communicates, because the profiler makes this time too long.
 
     Returns this time and its waits for other ranks, µs.
@@ -99,7 +99,7 @@ def ranks(tables: Tables) -> Ranks | None:
     window = rows["source_id"].map(first).astype(object).fillna("")
     rows = rows.assign(window=window).sort_values("start_us")
     order = rows.groupby(["source_id", "ranks"]).cumcount()
-    matched = pd.concat(list(_matched(rows.assign(order=order))) or [rows.iloc[:0].assign(wait=0.0)])
+    matched = pd.concat(list(_match_collectives(rows.assign(order=order))) or [rows.iloc[:0].assign(wait=0.0)])
     total = float(rows["us"].sum())
     found = tuple(sorted(_ranks(facts, of, matched), key=lambda x: x.rank))
     if len(found) < 2:
@@ -111,7 +111,7 @@ def ranks(tables: Tables) -> Ranks | None:
     return Ranks(found, float(matched["us"].sum()) / total if total else 0.0, max(missing, 0))
 
 
-def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def _match_collectives(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield the communication calls that all traced ranks of a group made. Other calls cannot be compared.
 
     The new column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
@@ -144,4 +144,4 @@ def _ranks(facts: pd.DataFrame, of: pd.Series, matched: pd.DataFrame) -> Iterato
         computes = float(compute.reindex(sources).sum()) / count
         talks = float(alone.reindex(sources).fillna(0.0).sum()) / count
         waits = float(matched.loc[matched["source_id"].isin(sources), "wait"].sum()) / count
-        yield Rank(int(rank), unit_us, computes, *exposed(talks, waits, unit_us - computes))
+        yield Rank(int(rank), unit_us, computes, *correct_exposed_time(talks, waits, unit_us - computes))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.model import Problem, problem_from_text
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 FIND = (
     "MIOpen's Find ran within the traced calls. Warm the job up before you trace or time it. Keep the user find-db "
@@ -73,8 +73,8 @@ def in_words(found: Sequence[Search]) -> str:
     if not found:
         return ""
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)
-    calls = counted(sum(x.calls for x in found), "first call")
+    calls = pluralize(sum(x.calls for x in found), "first call")
     return (
-        f"{calls} searched for a solver, with {counted(kernels, 'kernel')} that took {duration(us)}, mostly for "
+        f"{calls} searched for a solver, with {pluralize(kernels, 'kernel')} that took {duration(us)}, mostly for "
         f"{found[0].problem.label}; warm up before the trace begins, and keep the results of the search"
     )

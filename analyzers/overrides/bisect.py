@@ -1,7 +1,8 @@
 """Find the rows of an override file that make a job fail, by running a check with fewer and fewer of the rows.
 
-An override file is a list of kernels that a library must use instead of its own choice. ``narrowed`` halves the file to
-find the last row of the shortest beginning that fails. It keeps that row and searches for the next one, until the kept
+An override file is a list of kernels that a library must use instead of its own choice. ``narrow_down_rows`` halves the
+file to find the last row of the shortest beginning that fails. It keeps that row and searches for the next one,
+until the kept
 rows fail alone. Each row takes log2(n) runs (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart, "Extracting
 MUCs from Constraint Networks", ECAI 2006). The search assumes that more rows never make a failure disappear.
 
@@ -39,8 +40,8 @@ from logparse.ingest.input_file import HEAD_BYTES
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.kinds.override_format import Keep
 from logparse.output import CHECK_FAILED, Answer
-from logparse.quoting import Shell, filled, shell_word
-from logparse.text import counted, duration, printable, shortened
+from logparse.quoting import Shell, fill_template, shell_word
+from logparse.text import duration, make_printable, pluralize, shorten_texts
 
 Verdict = Literal["good", "bad", "skip"]
 Rows: TypeAlias = Sequence[int]
@@ -79,7 +80,7 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
     return rows
 
 
-def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
+def narrow_down_rows(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
     """Find a smaller set of rows that still makes the user's check fail, by halving the given rows again and again.
 
     ``ask(rows, suspected, needed)`` runs the check with some rows. It returns "good", "bad", or "skip" if the check
@@ -160,7 +161,7 @@ class Table:
         return write([replace(self.made, data=data), *others], folder)[0]
 
 
-def opened(path: Path) -> Table:
+def split_into_rows(path: Path) -> Table:
     """Split an override file (the user's list of kernels for a library) into rows, to find a row that makes a job fail.
 
     Raises InputError if no library reads such a file, or if it cannot be split.
@@ -170,7 +171,7 @@ def opened(path: Path) -> Table:
     read = format.reader(name, data, {}).rows
 
     def keep(line: int, text: bytes) -> bool:
-        rows.append((line, printable(text.decode("utf-8", "replace"))))
+        rows.append((line, make_printable(text.decode("utf-8", "replace"))))
         return True
 
     cut = partial(format.cut, data, read)
@@ -185,11 +186,11 @@ def opened(path: Path) -> Table:
         raise InputError(f"{path}: {error}") from error
     if format.merging.per_device and _DEVICE.search(name):  # The variable has the name without the device's number.
         made = replace(made, name=name)
-    beside = list(_beside(path, made.name)) if "{folder}" in made.use else []
+    beside = list(_find_other_files(path, made.name)) if "{folder}" in made.use else []
     return Table(path=path, data=data, cut=cut, rows=rows, made=made, beside=beside)
 
 
-def _beside(path: Path, copy: str) -> Iterator[Path]:
+def _find_other_files(path: Path, copy: str) -> Iterator[Path]:
     for other in sorted(path.parent.iterdir()):
         if other.is_file() and other.name not in (path.name, copy) and not other.name.startswith("."):
             # The file is no override file, or belongs to another user.
@@ -239,8 +240,8 @@ class Checks:
             search = 0 if again or not suspected else (suspected - 1).bit_length() + 1 + least
             to_go = search + max(0, 2 - ended) + (2 if suspected else 1)
             eta = f", {duration(to_go * fmean(run.seconds for run in self.runs) * 1e6)}" if ended else ""
-            left = f"{suspected:,} suspected; at most {counted(to_go, 'run')} left{eta}"
-            self.say(f"run {ended + 1}: {counted(len(rows), 'row')}; {left}: ")
+            left = f"{suspected:,} suspected; at most {pluralize(to_go, 'run')} left{eta}"
+            self.say(f"run {ended + 1}: {pluralize(len(rows), 'row')}; {left}: ")
             self.runs.append(self._run(name, rows, f"run{ended + 1}.log"))
             self.journal.write(f"\n{json.dumps(self.runs[-1]._asdict())}\n".encode())
             os.fsync(self.journal.fileno())
@@ -253,7 +254,7 @@ class Checks:
         An override file is the user's list of kernels for a library, one in each row.
         """
         copy, code = self.table.placed(rows, self.folder / "table"), None
-        table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
+        table = fill_template(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
         script = "\n".join([*copy.settings, table, self.check])
         began = time.monotonic()
         # The check inherits the open journal file, which is locked. So the journal stays locked if the check outlives
@@ -291,7 +292,7 @@ class Checks:
                 raise InputError(f"{self.table.path}: {what}: {run}; {otherwise}")
         found: list[Rows] = []
         while True:
-            part = narrowed(rows, lambda *x: self.run(*x).verdict)
+            part = narrow_down_rows(rows, lambda *x: self.run(*x).verdict)
             least = ddmin(part, lambda x: self.run(x, 1, len(x)).verdict == "bad")
             found.append(least)
             first, second = (self.run(least, 1, 0, again=x) for x in (False, True))
@@ -347,7 +348,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
     """
     if out is not None and out.exists() and out.samefile(path):
         raise UsageError(f"--out {out} is the file to search; name another file")
-    table = opened(path.absolute())
+    table = split_into_rows(path.absolute())
     key = hashlib.sha256(b"\0".join([table.data, os.fsencode(check), repr(timeout_s).encode()])).hexdigest()
     folder = table.path.parent / f".{path.name}.bisect-{key[:8]}"
     folder.mkdir(exist_ok=True)
@@ -361,10 +362,10 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
             ) from None
         checks = Checks(table=table, check=check, timeout_s=timeout_s, folder=folder, journal=journal, say=say)
         known = (
-            f"{counted(len(checks.runs), 'answer')} of the check known from an earlier run; answers and outputs are "
-            f"in {printable(folder.name)}"
+            f"{pluralize(len(checks.runs), 'answer')} of the check known from an earlier run; answers and outputs are "
+            f"in {make_printable(folder.name)}"
         )
-        say(f"{counted(len(table.rows), 'row')}, {known}\n")
+        say(f"{pluralize(len(table.rows), 'row')}, {known}\n")
         try:
             found, doubt = checks.guilty()
         except KeyboardInterrupt:
@@ -380,7 +381,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
             )
     text = lines(checks, found, doubt)
     if doubt:
-        text.append(f"to start over, remove {printable(folder.name)}")
+        text.append(f"to start over, remove {make_printable(folder.name)}")
     elif out is None:
         text.append("to write the file without these rows, add --out FILE to the command; the check does not run again")
     else:
@@ -399,10 +400,10 @@ def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[s
         named += ["  the check fails only if all of these rows are in the file:"] if len(rows) > 1 else []
         for line, text in (checks.table.rows[x] for x in rows):
             head = f"  line {line}: "
-            named.append(head + shortened([text], _WIDTH - len(head))[0])
+            named.append(head + shorten_texts([text], _WIDTH - len(head))[0])
     more = [f"  and {len(named) - _SHOWN:,} more lines"] if len(named) > _SHOWN else []
-    of = f"{counted(sum(map(len, found)), 'row')} of {len(checks.table.rows):,}"
-    cost = f"({counted(len(checks.runs), 'run')}, {duration(sum(run.seconds for run in checks.runs) * 1e6)})"
+    of = f"{pluralize(sum(map(len, found)), 'row')} of {len(checks.table.rows):,}"
+    cost = f"({pluralize(len(checks.runs), 'run')}, {duration(sum(run.seconds for run in checks.runs) * 1e6)})"
     sure = (
         ["not certain:", *doubt]
         if doubt

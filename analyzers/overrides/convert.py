@@ -25,18 +25,18 @@ from dataclasses import dataclass, replace
 
 from analyzers.overrides.lint import content_of
 from analyzers.overrides.merge import whole_lines
-from analyzers.overrides.write import Made, left_out_lines, readable, together
+from analyzers.overrides.write import Made, left_out_lines, separate_refused, write_all_or_fail
 from logparse.errors import InputError
 from logparse.groups import in_groups
 from logparse.ingest.input_file import InputFile
-from logparse.libraries.builds import serves
+from logparse.libraries.builds import can_decide_for
 from logparse.libraries.kinds.format import Writer
 from logparse.libraries.kinds.override_format import Conversion, OverrideFormat
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop import validators
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
 from logparse.target import Facts, machine, same_value, seen_by
-from logparse.text import counted
+from logparse.text import pluralize
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
 """The words that the user can give after ``convert --to``, each with what is needed to write that format."""
@@ -112,12 +112,12 @@ def convert(
                 parameters=rows.kernels.get(measured.solution),
             )
             overrides.append(override)
-    return _written(writer, conversion, overrides, seen_by(gpus, facts), refused)
+    return _write_with(writer, conversion, overrides, seen_by(gpus, facts), refused)
 
 
 def lines(made: Made) -> list[str]:
     """Return lines for the user: how many rows were converted to the new format, and why others were not."""
-    out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
+    out = [f"{pluralize(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
     return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
 
 
@@ -188,7 +188,7 @@ def _why_not(measured: Measurement) -> str | None:
 
 
 def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool) -> None:
-    fits = serves(mine, target, library)
+    fits = can_decide_for(mine, target, library)
     if fits is None and same_build:
         return
     if fits is not True:
@@ -197,10 +197,10 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
         raise InputError(f"{path} {what} device or build of {library}, where an index names another kernel{vouch}")
 
 
-def _written(
+def _write_with(
     writer: Writer, to: Conversion, overrides: Sequence[Override], target: Facts, refused: Counter[str]
 ) -> Made:
-    held, unread = readable(writer, overrides, target)
+    held, unread = separate_refused(writer, overrides, target)
     for reason, left in unread.items():
         for override in left:
             refused[reason.replace(override.problem.text, "such a call")] += 1
@@ -217,5 +217,5 @@ def _written(
             refused[f"several problems share the key {key} but have different solutions: {names}"] += len(rows)
     if (again := sum(map(len, (good[key] for key in clear))) - len(clear)) > 0:
         refused["not needed, because another row with the same key is written"] += again
-    made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
+    made = write_all_or_fail(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
     return Made(made, len(clear), refused, notes=(to.matched,) if clear else ())

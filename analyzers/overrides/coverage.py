@@ -24,11 +24,11 @@ from analyzers.overrides.look_up import State, look_up
 from logparse.groups import in_groups
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat, Report
 from logparse.libraries.kinds.reading import Note, Row
-from logparse.lookup import damaged
+from logparse.lookup import count_damaged_lines
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 from logparse.store import Store
-from logparse.text import counted
+from logparse.text import pluralize
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
@@ -113,7 +113,7 @@ def run_to_check(store: Store, run: str | None = None) -> tuple[Tables, str]:
 
     Without ``run``, the latest execution of the job is used.
     """
-    return tables_to_check(store, run), damaged(store, run)
+    return tables_to_check(store, run), count_damaged_lines(store, run)
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
@@ -145,7 +145,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
                 maybe=found.maybe,
             )
         )
-    return Coverage(file.title, format, tables.run, tuple(uses), tuple(_idle(file, uses)))
+    return Coverage(file.title, format, tables.run, tuple(uses), tuple(_find_idle_rows(file, uses)))
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
@@ -215,14 +215,14 @@ def times_of(tables: Tables) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------------ rows without a call
 
 
-def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
+def _find_idle_rows(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
     format = by_name(file.format)
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
     if not format.kinds:  # The library uses all rows of such a table for one look-up.
         keys = {use.key for use in uses if use.line is not None}
         served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
-    near = in_groups((use.problem for use in uses), _size) if short and format.kinds else {}
+    near = in_groups((use.problem for use in uses), _keep_shape_words) if short and format.kinds else {}
     none = "no call of the run" if format.kinds else "the run's log shows no lookup in this table"
     alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
     lines: dict[tuple[bool, str], array[int]] = {}
@@ -236,7 +236,7 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
     return (Idle(array("q", sorted(its)), never, reason) for (never, reason), its in lines.items())
 
 
-def _size(text: str) -> str:
+def _keep_shape_words(text: str) -> str:
     """Return only those words of an operator's text that state its kind, direction and sizes."""
     words = ((word, *word.partition("=")) for word in text.split(" "))
     # If a row of an override file and a call agree in these words, the row was perhaps made for the call.
@@ -251,7 +251,7 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
     None if every call of the same sizes differs in several values.
     """
     text = row.problem.text if row.problem is not None else ""
-    for other in near.get(_size(text), ()):
+    for other in near.get(_keep_shape_words(text), ()):
         words = [(a, b) for a, b in zip(text.split(" "), other.split(" "), strict=False) if _contradict(a, b)]
         if len(words) == 1:
             return f"no call; one call differs only in that it has {words[0][1]}, while the row has {words[0][0]}"
@@ -303,7 +303,7 @@ def _other_kinds(found: Sequence[Coverage], tables: Tables) -> Iterator[str]:
         nouns = {"conv": "convolution", "grouped": "grouped GEMM", "gemm": "GEMM"}
         for kind, noun in nouns.items():
             if kind not in asked and kind in problems:
-                yield f"{counted(int(problems[kind]), f'{noun}')} (a kind that these files do not hold)"
+                yield f"{pluralize(int(problems[kind]), f'{noun}')} (a kind that these files do not hold)"
 
 
 def rows(found: Coverage) -> Rows:

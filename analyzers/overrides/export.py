@@ -26,13 +26,13 @@ from logparse.libraries.hipblaslt import bench
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.miopen import driver
 from logparse.libraries.tunableop import untuned
-from logparse.lookup import damaged
+from logparse.lookup import count_damaged_lines
 from logparse.model import DEFAULT, Override, Problem, problem_from_text
-from logparse.quoting import Shell, joined
+from logparse.quoting import Shell, join_code
 from logparse.sql import query
 from logparse.store import Store
 from logparse.target import Facts
-from logparse.text import counted
+from logparse.text import pluralize
 
 
 def of_store(
@@ -52,7 +52,7 @@ def of_store(
     if sql is None:
         tables = tables_of(store, run)
         made = export(select(tables, kind or KINDS.get(as_), n), as_, target)
-        left_out, lost = _other_kinds(tables, as_, kind), damaged(store, tables.run)
+        left_out, lost = _other_kinds(tables, as_, kind), count_damaged_lines(store, tables.run)
         more = len(select(tables, kind or KINDS.get(as_))) - (n or math.inf)
     else:
         table = query(store.url, sql, run=run)
@@ -99,7 +99,7 @@ def lines(made: Made) -> list[str]:
             *made.notes,
         ]
     left_out = left_out_lines(made.refused, "  left out {count:,}: {reason}")
-    return [counted(made.count, "problem"), *left_out, *made.notes]
+    return [pluralize(made.count, "problem"), *left_out, *made.notes]
 
 
 def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[Problem]:
@@ -120,7 +120,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     """
     if as_ == "untuned":
         # This format depends on PyTorch's version.
-        return _untuned(problems, target or {})
+        return _make_untuned_file(problems, target or {})
     if as_ not in _LINES:
         raise InputError(f"--to {as_}: must be one of {', '.join(NAMES)}")
     name, write = _LINES[as_]
@@ -133,7 +133,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
             texts.setdefault(command)
         except EmissionError as error:
             refused[str(error)] += 1
-    made = Emission(name, joined(Shell("\n"), [*texts, Shell()]).data, Shell("sh {path}"))
+    made = Emission(name, join_code(Shell("\n"), [*texts, Shell()]).data, Shell("sh {path}"))
     return Made((made,) if texts else (), len(texts), +refused)
 
 
@@ -152,7 +152,7 @@ _LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {
 }
 
 
-def _untuned(problems: Sequence[Problem], target: Facts) -> Made:
+def _make_untuned_file(problems: Sequence[Problem], target: Facts) -> Made:
     rows = [Override(problem=problem, solution=DEFAULT, target=target) for problem in problems]
     made = make(untuned.WRITER, [x for x in rows if untuned.accepts(x)], target)
     refused = Counter(f"PyTorch's TunableOp does not handle {x.problem.label}" for x in rows if not untuned.accepts(x))

@@ -59,14 +59,14 @@ class Kernels:
         seen: dict[tuple[str, str], frozenset[str]] = {}
         named = {row.solution.text for row in file.rows if row.solution is not None and row.live}
         facts, rows = file.reading.key_facts, file.reading.by_key
-        for text, solution in {pair for tables in runs for pair in _ran(tables, named)}:
+        for text, solution in {pair for tables in runs for pair in _find_kernels_that_ran(tables, named)}:
             problem = problem_from_text(text)
             key, kind = format.key(problem, facts), format.kernels(problem)
             if key is not None and key in rows and kind is not None:
                 seen[key, solution] = seen.get((key, solution), frozenset()) | {kind}
         needs: dict[tuple[str, str], int] = {}
         for tables in runs:
-            for text, solution, need in _needed(tables, named):
+            for text, solution, need in _find_needed_workspaces(tables, named):
                 key = format.key(problem_from_text(text), facts)
                 if key is not None and key in rows:
                     needs[key, solution] = max(need, needs.get((key, solution), 0))
@@ -151,7 +151,7 @@ class Short(NamedTuple):
     text: str
 
 
-def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
+def _find_kernels_that_ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
     """Yield which of the ``named`` kernels ran, and for which operators (with sizes).
 
     The pairs (operator, kernel) come from measurements and logged calls.
@@ -162,7 +162,7 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
         yield from zip(rows["problem"].astype("str"), rows["solution"].astype("str"), strict=True)
 
 
-def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
+def _find_needed_workspaces(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
     """Yield how much workspace (bytes) some kernels needed when they were measured.
 
     ``named`` selects the kernels. The values are tuples: the text of an operator with its sizes, the kernel, and the

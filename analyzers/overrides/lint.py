@@ -26,15 +26,15 @@ from logparse.libraries.flashinfer import autotuner
 from logparse.libraries.kinds.format import FileFormat, Head
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
 from logparse.libraries.kinds.reading import STAGES, Note, Reading, Row
-from logparse.libraries.miopen.find_db_rules import overwritten
+from logparse.libraries.miopen.find_db_rules import warn_of_overwriting
 from logparse.libraries.moe import config as moe_config
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop.validators import PREFIX as VALIDATOR
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import Problem, problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 from logparse.target import Facts, device_of_file, machine_of_files, same_value
-from logparse.text import counted
+from logparse.text import pluralize
 
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
@@ -212,7 +212,7 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
         problem = problem_from_text(text)
         # Two logs of one job may describe a call in more or less detail.
         near = by_shape.setdefault(problem.shape, [])
-        mine = next((known.text for known in near if linked(problem, known)), None)
+        mine = next((known.text for known in near if find_link_level(problem, known)), None)
         if mine is None:
             near.append(problem)
         out.setdefault(mine or text, []).append(text)
@@ -339,7 +339,7 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
             f"no file of this MIOpen build names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, "
             "MIOpen searches again and overwrites the record"
         )
-        yield overwritten(line, message)
+        yield warn_of_overwriting(line, message)
 
 
 def _names(texts: Sequence[str]) -> str:
@@ -372,7 +372,7 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
     # There are no lines for a single file, or if the GPU is unknown.
     device = device_of_file(judged[0].target) if len(judged) > 1 else ""
     shares = (
-        f"  {name}: {live:,} of {total:,} rows ({live / total:.0%}) in {counted(files, 'file')}"
+        f"  {name}: {live:,} of {total:,} rows ({live / total:.0%}) in {pluralize(files, 'file')}"
         for name, (live, total, files) in families.items()
         if total
     )

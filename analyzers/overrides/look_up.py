@@ -49,9 +49,12 @@ def look_up(
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:
-        return _keyless(reading, call)
+        return _look_up_without_key(reading, call)
     tries = [
-        row for x in (key, *format.fallback_keys(key)) if x in reading.by_key for row in _tried(format, reading, x)
+        row
+        for x in (key, *format.fallback_keys(key))
+        if x in reading.by_key
+        for row in _sort_by_probe_order(format, reading, x)
     ]
     row = next((x for x in tries if has is None or x.solution is None or has(x.solution)), None)
     if row is not None and (why := format.other_product(row.problem, call)):
@@ -66,7 +69,7 @@ def look_up(
     return LookUp(key, None, "miss", _why_not(format, reading, key, tries))
 
 
-def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
+def _sort_by_probe_order(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[Row]:
     rows = [row for row in reading.by_key[key] if row.live]
     return format.probe_order(rows, reading.key_facts) if len(rows) > 1 else rows
 
@@ -92,7 +95,7 @@ def _difference(key: str, other: str) -> str:
     return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 
 
-def _keyless(reading: Reading[Any], call: Problem) -> LookUp:
+def _look_up_without_key(reading: Reading[Any], call: Problem) -> LookUp:
     near = reading.by_shape.get(call.shape, ())
     maybe = tuple(sorted({row.line for row in near if may_be(row.problem, call)}))
     if not maybe:

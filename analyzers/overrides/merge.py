@@ -26,7 +26,7 @@ from logparse.libraries.kinds.override_format import Merging, OverrideFile, Over
 from logparse.libraries.kinds.reading import Offer, Reading
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.target import Facts
-from logparse.text import counted
+from logparse.text import pluralize
 
 _SHOWN = 8
 """The largest number of rows that an error names."""
@@ -123,7 +123,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
             header = merging.header(name, clean)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
-        _agree(agreed, path, header)
+        _check_same_target(agreed, path, header)
         reading = format.reader(name, clean, {})
         for row, its in reading.alike:
             if row.solution is None or row.verdicts.fault:
@@ -145,7 +145,8 @@ def lines(found: Merged) -> list[str]:
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [
         (
-            f"{counted(found.count, 'key')}; {len(found.conflicts):,} have rows with different solutions, of which the "
+            f"{pluralize(found.count, 'key')}; {len(found.conflicts):,} have rows with different solutions, of which "
+            "the "
             "fastest is kept"
         )
     ]
@@ -155,11 +156,11 @@ def lines(found: Merged) -> list[str]:
         "the library cannot tell these calls apart, so the first file's row is used for both; time this row on both "
         "calls"
     )
-    out += [f"  {counted(mixed, 'key')} with times of different calls; {what}"] if mixed else []
+    out += [f"  {pluralize(mixed, 'key')} with times of different calls; {what}"] if mixed else []
     for conflict in found.conflicts:
         out.append(f"  {conflict.key}: {conflict.taken.text}, not {'; '.join(x.text for x in conflict.others)}")
     if (rows := sum(found.refused.values())) > 0:
-        out[0] += f"; {counted(rows, 'row')} left out"
+        out[0] += f"; {pluralize(rows, 'row')} left out"
     return [*out, *(f"  {note}" for note in found.notes)]
 
 
@@ -195,7 +196,7 @@ class _Winners:
         for key in sorted(set().union(*(offered for _, offered in self._found))):
             yield from self._of_key(key)
 
-    def _ranked(self, path: str, offer: Offer) -> Choice:
+    def _make_choice(self, path: str, offer: Offer) -> Choice:
         time_us = math.inf if offer.time_us is None else offer.time_us
         # Equal times are ordered by the solution's text, whatever the order of the files.
         return Choice((time_us, "" if self._merging.in_order else offer.solution), path, offer)
@@ -206,7 +207,7 @@ class _Winners:
         rivals: dict[str, dict[str, Choice]] = {}  # The fastest row of each file, by slot or by key.
         for path, offered in self._found:
             for place, offer in enumerate(offered.get(key, ())):
-                ranked = self._ranked(path, offer)
+                ranked = self._make_choice(path, offer)
                 taken = best.get(own := self._merging.slot(offer))
                 equal_work = work.setdefault(own, offer.work) == offer.work
                 if equal_work and (taken is None or ranked.rank < taken.rank):
@@ -227,7 +228,7 @@ class _Winners:
                 self.conflicts.append(Conflict(name, taken, others))
 
 
-def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
+def _check_same_target(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
     """Check that the override files to merge are for the same device and library build. Raises InputError otherwise.
 
     ``agreed``: the values found so far, each with the first file that states it.
@@ -265,18 +266,18 @@ def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> 
             kept = ", ".join(sorted(x.name for x in OVERRIDE_FORMATS if x.keep_refusal is not None))
             raise InputError(f"--own {path}: rows of a {format.name} file cannot be kept, only rows of {kept}")
         own = format.inspect(name, data, target)
-        same = [place for place, file in enumerate(made) if _is(file, format)]
+        same = [place for place, file in enumerate(made) if _has_format(file, format)]
         why = _why_not(own, made[same[0]] if same else None, format)
         if why is not None:
             notes.append(f"no row of {path} is kept: {why}")
             continue
         for place in same:
-            made[place], count = _joined(made[place], own, format)
+            made[place], count = _join_own_rows(made[place], own, format)
         notes.append(f"{count:,} rows of {path} kept in {', '.join(made[x].name for x in same)}")
     return made, notes
 
 
-def _is(file: Emission, format: OverrideFormat) -> bool:
+def _has_format(file: Emission, format: OverrideFormat) -> bool:
     try:
         return format_of(file.name, file.data) is format
     except InputError:  # A script holds no rows that could be joined.
@@ -295,7 +296,7 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
     return refusal
 
 
-def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
+def _join_own_rows(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
     """Add the user's own rows to a new override file. Returns the file, and for how many keys a row was added.
 
     A key is the text by which the library looks up a call.

@@ -22,7 +22,7 @@ from logparse.errors import InputError
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.kinds.override_format import OverrideFormat
 from logparse.libraries.kinds.reading import Row
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 _LIBRARIES = ("hipblaslt", "rocblas")
 
@@ -52,7 +52,7 @@ def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
     weights = _calls(format, whole.files[0], old, tables) if tables is not None else {}
     cost = _cost(old, new, weights, tables.run if tables else "")
     dropped = (x for x in made.notes if x != format.merging.note)
-    return Made(made.files, made.count, {}, notes=(counted(made.count, "row"), *cost, *dropped))
+    return Made(made.files, made.count, {}, notes=(pluralize(made.count, "row"), *cost, *dropped))
 
 
 def _without_indices(format: OverrideFormat, name: str, data: bytes) -> bytes:
@@ -83,7 +83,7 @@ def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, 
         return ["no row names its kernel by an index that only one library build understands, so no row is left out"]
     replaced = [key for key in bound if key in new]
     left_out = len(bound) - len(replaced)
-    out = [f"{counted(len(bound), 'row')} named an index: {len(replaced):,} replaced by the next best kernel"]
+    out = [f"{pluralize(len(bound), 'row')} named an index: {len(replaced):,} replaced by the next best kernel"]
     out[0] += f", {left_out:,} left out"
     timed = {key for key in replaced if bound[key].time_us and new[key].time_us}
     if run and not any(weights.get(key) for key in bound):
@@ -101,5 +101,5 @@ def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, 
         )
     if lost := bound.keys() - timed:
         what = f"unknown, because no other kernel is timed in these files; now {duration(total_us(bound, lost))} {each}"
-        out.append(f"time of {counted(len(lost), 'more row' if timed else 'row')}: {what}")
+        out.append(f"time of {pluralize(len(lost), 'more row' if timed else 'row')}: {what}")
     return out

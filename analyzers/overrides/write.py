@@ -53,13 +53,13 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
 
     An override is left out if it cannot be written, or if the library would not use it.
     """
-    valid, refused = readable(writer, overrides, target)
+    valid, refused = separate_refused(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
     files: tuple[Emission, ...] = ()
     # If two overrides need the same row, only the first one is written.
     for held in (valid, [x for x in valid if id(x) in firsts], []):
         try:
-            files = together(writer, held, target)
+            files = write_all_or_fail(writer, held, target)
             break
         except EmissionError as error:
             why = str(error)
@@ -68,7 +68,7 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
     return Made(files, len(held), counts, tuple(held))
 
 
-def readable(
+def separate_refused(
     writer: Writer, overrides: Sequence[Override], target: Facts
 ) -> tuple[list[Override], dict[str, list[Override]]]:
     """Sort out which overrides (kernels to use for certain calls) the library will really use.
@@ -91,13 +91,13 @@ def readable(
     return held, refused
 
 
-def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
+def write_all_or_fail(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
     """Write all these overrides (kernels to use for certain calls) in a library's format, and return the files.
 
     Raises EmissionError if the library would not use one of them.
     """
     files = tuple(writer.write(overrides, target)) if overrides else ()
-    for _, reading in _readings(writer, files, target):
+    for _, reading in _read_back(writer, files, target):
         _all_live(reading)
     return files
 
@@ -109,7 +109,7 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
     if wrong is not None:
         return wrong
     try:
-        for format, reading in _readings(writer, writer.write([override], target), target):
+        for format, reading in _read_back(writer, writer.write([override], target), target):
             # The library may ignore the row, or not find it for the call.
             _all_live(reading)
             answer = look_up(format, reading, override.problem)
@@ -120,7 +120,7 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
     return ""
 
 
-def _readings(
+def _read_back(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
     """Read new override files (lists of kernels for a library) back, as the library will read them, to check them."""
@@ -169,7 +169,7 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
     remember(file.path for file in files if file.path is not None and not file.shared)
 
 
-def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
+def write_files(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
     """Write the files into the folder ``out``, and return the text for the user: ``lines``, then a list of the files.
 
     ``read``: input files that must not be overwritten. The exit code is 1 without entries.

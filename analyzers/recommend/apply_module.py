@@ -16,7 +16,7 @@ from pathlib import Path
 from analyzers.actions import ActionResult
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Gain
-from logparse.quoting import Python, Shell, asset, filled, joined, python_line, shell_comment
+from logparse.quoting import Python, Shell, asset, fill_template, join_code, python_line, shell_comment
 
 NAME = "apply.py"
 _TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
@@ -25,7 +25,7 @@ _NAMED = Shell("add to the program (an action is applied only if it is named):  
 
 
 # The module contains every recommended change that lines of Python can make.
-def chosen(
+def choose_default_changes(
     results: Sequence[ActionResult],
     hidden: Collection[str] = (),
     in_job: Collection[str] = (),
@@ -46,7 +46,7 @@ def chosen(
         results, key=lambda x: (*(x.action.name not in y for y in (combination, in_job)), -x.saving_us)
     ):
         named, combined = result.action.name in hidden or not result.action.exact, result.action.name in combination
-        both = ((combined and x.action.name in combination) or _together(result, x) for x in out)
+        both = ((combined and x.action.name in combination) or _can_add_gains(result, x) for x in out)
         if (result.pays or combined) and not named and all(both):
             out.append(result)
     return tuple(out)
@@ -60,7 +60,7 @@ def alternatives(one: ActionResult, other: ActionResult) -> bool:
     return one.action.is_alternative_to(other.action)
 
 
-def _together(one: ActionResult, other: ActionResult) -> bool:
+def _can_add_gains(one: ActionResult, other: ActionResult) -> bool:
     """Tell whether the gains of two changes can be added: both can be made, and they affect different calls."""
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
@@ -79,7 +79,7 @@ def without_a_change(
     settings = [x for x in results if x.action.kind == "setting" and x.application.settings]
     if not {x.action.name for x in settings}.issuperset(combination):
         settings = [x for x in settings if x.action.name not in combination]
-    return chosen(settings, hidden, in_job, combination)
+    return choose_default_changes(settings, hidden, in_job, combination)
 
 
 def has_lines(result: ActionResult) -> bool:
@@ -110,31 +110,31 @@ def module(
     if not usable:
         return None
     alone = without_a_change(usable, hidden, in_job, combination)
-    default = chosen([x for x in results if x.action.kind != "files"], hidden, in_job, combination)
+    default = choose_default_changes([x for x in results if x.action.kind != "files"], hidden, in_job, combination)
     if kept is not None:
         alone = tuple(x for x in kept if x.action.kind == "setting")
-        more = chosen([x for x in left if x.action.kind == "program"], hidden, in_job, combination)
+        more = choose_default_changes([x for x in left if x.action.kind == "program"], hidden, in_job, combination)
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
     first = next((x for x in usable if x.action.name not in hidden), usable[0])
     helpers = dict.fromkeys(x for y in usable for x in y.application.helpers)
     values = {
-        "alone": _each(Python("{}, "), [x.action.name for x in alone]),
-        "chosen": _each(Python("{}, "), [x.action.name for x in default]),
-        "actions": joined(
+        "alone": _repeat_line(Python("{}, "), [x.action.name for x in alone]),
+        "chosen": _repeat_line(Python("{}, "), [x.action.name for x in default]),
+        "actions": join_code(
             _NOTHING,
             [_entry(x, step_gain(x.action.name), x.action.name in hidden, x.action.name in in_job) for x in usable],
         ),
-        "with_settings": _each(
+        "with_settings": _repeat_line(
             Python("{}, "), [x.action.name for x in usable if x.application.settings or x.application.environment]
         ),
-        "in_force": joined(_NOTHING, [_conditions(x) for x in usable]),
-        "settings": joined(_NOTHING, [_branch(x, x.application.settings) for x in usable]),
-        "model": joined(_NOTHING, [_branch(x, _marked(x)) for x in usable]),
-        "helpers": joined(_NOTHING, [filled(Python("\n@text@\n"), {"text": x}) for x in helpers]),
+        "in_force": join_code(_NOTHING, [_conditions(x) for x in usable]),
+        "settings": join_code(_NOTHING, [_branch(x, x.application.settings) for x in usable]),
+        "model": join_code(_NOTHING, [_branch(x, _write_model_change(x)) for x in usable]),
+        "helpers": join_code(_NOTHING, [fill_template(Python("\n@text@\n"), {"text": x}) for x in helpers]),
     }
-    text = filled(Python(asset(_TEMPLATE)), values)
-    return Emission(NAME, text.data, _USE if default else filled(_NAMED, {"calls": shell_comment(calls(first))}))
+    text = fill_template(Python(asset(_TEMPLATE)), values)
+    return Emission(NAME, text.data, _USE if default else fill_template(_NAMED, {"calls": shell_comment(calls(first))}))
 
 
 def calls(result: ActionResult) -> str:
@@ -148,8 +148,8 @@ def calls(result: ActionResult) -> str:
 _NOTHING = Python()
 
 
-def _each(template: Python, values: Iterable[object]) -> Python:
-    return joined(_NOTHING, [python_line(template, value) for value in values])
+def _repeat_line(template: Python, values: Iterable[object]) -> Python:
+    return join_code(_NOTHING, [python_line(template, value) for value in values])
 
 
 def _entry(result: ActionResult, step: Gain | None, hidden: bool, in_job: bool) -> Python:
@@ -178,10 +178,10 @@ def _conditions(result: ActionResult) -> Python:
     if not (lines.settings or lines.environment):
         return _NOTHING
     each = [python_line(Python("({}, lambda: {})"), name, test) for name, test in lines.in_force.items()]
-    return python_line(Python("    {}: [{}],\n"), result.action.name, joined(Python(", "), each))
+    return python_line(Python("    {}: [{}],\n"), result.action.name, join_code(Python(", "), each))
 
 
-def _marked(result: ActionResult) -> list[Python]:
+def _write_model_change(result: ActionResult) -> list[Python]:
     """Return lines for ``apply.py`` that change the user's model, and then record whether the model really changed."""
     lines = result.application.model
     mark = python_line(Python("_mark_model({}, before, model)"), result.action.name)
@@ -192,4 +192,4 @@ def _branch(result: ActionResult, lines: Sequence[Python]) -> Python:
     if not lines:
         return _NOTHING
     head = python_line(Python("    if {} in names:\n"), result.action.name)
-    return joined(_NOTHING, [head, *(filled(Python("        @line@\n"), {"line": line}) for line in lines)])
+    return join_code(_NOTHING, [head, *(fill_template(Python("        @line@\n"), {"line": line}) for line in lines)])

@@ -25,7 +25,16 @@ from logparse.libraries.builds import facts_of_build
 from logparse.libraries.kinds.format import Emission, settings
 from logparse.libraries.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Override
-from logparse.quoting import Shell, asset, filled, joined, printable, shell_comment, shell_data, shell_word
+from logparse.quoting import (
+    Shell,
+    asset,
+    fill_template,
+    join_code,
+    make_printable,
+    shell_comment,
+    shell_data,
+    shell_word,
+)
 from logparse.target import Facts, arch
 
 NAME = "apply.sh"
@@ -63,16 +72,16 @@ def script(
     names = [file.name for file in files if settings_of(file)]
     facts = [f"{name} {value}" for name, value in wanted.items()]
     data = [*(("file", name) for name in dict.fromkeys(names)), *(("fact", fact) for fact in facts)]
-    said = {"text": shell_word(printable(f"apply.sh: {caution}"))}
+    said = {"text": shell_word(make_printable(f"apply.sh: {caution}"))}
     values = {
         "target": shell_comment(", ".join(facts) or "not known"),
         "wanted": shell_data(data),
-        "settings": joined(Shell("\n"), dict.fromkeys(lines)),
+        "settings": join_code(Shell("\n"), dict.fromkeys(lines)),
         "mark": shell_word(json.dumps({"logparse_applied": 1, "variables": _variables(lines), "files": names})),
-        "caution": filled(Shell("printf '%s\\n' @text@ >&2"), said) if caution else Shell(),
+        "caution": fill_template(Shell("printf '%s\\n' @text@ >&2"), said) if caution else Shell(),
         "folder": shell_word(folder),
     }
-    return Emission(NAME, filled(Shell(asset(_TEMPLATE)), values).data, _USE)
+    return Emission(NAME, fill_template(Shell(asset(_TEMPLATE)), values).data, _USE)
 
 
 def _variables(lines: Iterable[str]) -> list[str]:
@@ -90,4 +99,4 @@ def settings_of(file: Emission) -> list[Shell]:
 
     The values contain the script's own folder, which the script finds out when it runs.
     """
-    return settings(file.lines_at(_HERE, joined(Shell("/"), [_HERE, shell_word(file.name)])))
+    return settings(file.lines_at(_HERE, join_code(Shell("/"), [_HERE, shell_word(file.name)])))

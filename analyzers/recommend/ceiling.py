@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analyzers.evidence.joins import calls_by_problem, linked_measurements, timed
+from analyzers.evidence.joins import calls_by_problem, keep_timed, linked_measurements
 from analyzers.evidence.picks import counted_as
 from analyzers.evidence.tables import Tables, cached_per_run
 from analyzers.job.gpu_time import gpu_us, kernels_of_run
@@ -57,7 +57,7 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
     each = known["problem"].map(traced).astype("float64").fillna(pick)
     now = (calls * each).groupby(known["problem"]).sum()
     gains = (calls * each * _gains(known, judged)).groupby(known["problem"]).sum()
-    listed, more = _listed(known["problem"], findings, tables)
+    listed, more = _sum_measured_savings(known["problem"], findings, tables)
     default = float(now.sum())
     saving = float(gains.combine(listed.reindex(gains.index, fill_value=0.0), max).clip(upper=now).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
@@ -124,10 +124,10 @@ def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     was measured.
     """
     traced, total = _each_us(tables).to_dict(), gpu_us(tables)
-    return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
+    return [_scale_finding(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
 
 
-def _weighed(finding: Finding, each_us: float | None, total_us: float | None) -> Finding:
+def _scale_finding(finding: Finding, each_us: float | None, total_us: float | None) -> Finding:
     now, gain = finding.now_us, finding.in_run
     if gain is None:
         return finding
@@ -136,7 +136,9 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
     return replace(finding, in_run=gain, saving_share=share)
 
 
-def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
+def _sum_measured_savings(
+    known: pd.Series, findings: Sequence[Finding], tables: Tables
+) -> tuple[pd.Series, list[Finding]]:
     """Add up the measured savings of findings (possible savings), for operators in ``known`` and for all others.
 
     * first result: saving (µs) of each operator in ``known``
@@ -165,6 +167,6 @@ def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
 
     A measurement may describe the operator differently than the job's log. It is used if it may be the same operator.
     """
-    rows = timed(tables.measurements)
+    rows = keep_timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])
     return set(linked["problem"]) | set(tables.kernels["problem"].dropna())

@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from analyzers.evidence.confirmations import RATE, Confirmation, counting, judged, stored_confirmations
+from analyzers.evidence.confirmations import (
+    RATE,
+    Confirmation,
+    choose_one_per_pair,
+    judge_confirmations,
+    stored_confirmations,
+)
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.statistics.intervals import benjamini_hochberg
 from analyzers.evidence.tables import Tables
@@ -61,14 +67,14 @@ class Judgement:
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
 
-def judgement(tables: Tables, floor: float) -> Judgement:
+def judge_all_pairs(tables: Tables, floor: float) -> Judgement:
     """Decide which faster kernels are really faster, after all were measured a second time.
 
     * ``floor``: a gain must be above it. 0.03 means 3 %.
     """
     stored = stored_confirmations(tables)
-    counts = counting(stored, tables)
-    confirmations = judged(stored, counts.values(), floor)
+    counts = choose_one_per_pair(stored, tables)
+    confirmations = judge_confirmations(stored, counts.values(), floor)
     family = sorted(set(counts.values()))
     verdicts = [confirmations[source] for source in family]
     # The more kernels were measured, the more of them seem faster by chance, so the decision allows for their number.
@@ -86,7 +92,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 # ------------------------------------------------------------------------------------------------ to each finding
 
 
-def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
+def add_intervals(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
     """Add to each finding (a possible saving) its interval, its p-value, and the file in which it was measured.
 
     The path of the file and the library versions that it states are added.

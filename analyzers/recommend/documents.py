@@ -125,10 +125,10 @@ def _action(result: ActionResult) -> dict[str, object]:
     about = {"about": result.action.about, "needs": result.action.needs, "by_hand": result.application.by_hand}
     applied = {"settings": list(result.application.settings), "model": list(result.application.model)}
     environment = {"environment": dict(result.application.environment)}
-    return {**row(result), **about, **applied, **environment, "parts": list(map(_part, result.parts))}
+    return {**row(result), **about, **applied, **environment, "parts": list(map(_convert_part, result.parts))}
 
 
-def _part(part: Part) -> dict[str, object]:
+def _convert_part(part: Part) -> dict[str, object]:
     names = ("of", "label", "group", "calls", "now_us", "then_us", "host_us")
     return {name: getattr(part, name) for name in names}
 
@@ -204,7 +204,7 @@ def _todo(seen: Verdict) -> list[str]:
 
 
 def _table(recommendation: Recommendation) -> list[str]:
-    frame = render.brief(render.rows(recommendation), recommendation.steps, render.unit_of(recommendation))
+    frame = render.choose_columns(render.rows(recommendation), recommendation.steps, render.unit_of(recommendation))
     if not len(frame):
         return []
     out = [

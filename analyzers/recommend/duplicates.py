@@ -30,7 +30,7 @@ def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Findi
     * Two texts may mean the same operator, for example a key of TunableOp and the log line of the same call. If an
       analyzer has a finding for both, and no log counts the calls of one text, the finding about this text is left out.
     """
-    return _with_reasons(_without_uncounted(_explained(findings), links))
+    return _with_reasons(_without_uncounted(_drop_explained(findings), links))
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
@@ -47,7 +47,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
 
     Otherwise the time would be counted twice.
     """
-    same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
+    same = _find_linked_texts(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
     out = []
     # Measured savings are preferred to estimated savings, then findings with an override to findings without one, then
@@ -92,7 +92,10 @@ def one_row_each(
         for target in targets.values():
             served.setdefault(_row(problem, target), {})[text] = problem.label
     raced = races()
-    best = {row: _cheapest([x.solution.text for x in found], served[row], calls, raced) for row, found in rows.items()}
+    best = {
+        row: _choose_one_kernel([x.solution.text for x in found], served[row], calls, raced)
+        for row, found in rows.items()
+    }
 
     def judged(finding: Finding) -> Finding:
         override = finding.override
@@ -117,7 +120,7 @@ def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
     return tuning_file.key(problem, target) or problem.text, repr(sorted(target.items()))
 
 
-def _cheapest(
+def _choose_one_kernel(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
     """Return the kernel with the least total time for all calls that share one row of a tuning file.
@@ -135,7 +138,7 @@ def _cheapest(
     return solutions[0] if math.inf in costs.values() else None if cost(None) <= costs[least] else least
 
 
-def reachable(finding: Finding) -> Finding:
+def drop_unreachable_saving(finding: Finding) -> Finding:
     """Remove a finding's saving if the user has no way to make the library use the better kernel for this call alone.
 
     The message then tells how much the kernel would save. Other findings are returned as they are.
@@ -167,7 +170,7 @@ def _text(finding: Finding) -> str:
     return finding.problem.text if finding.problem is not None else ""
 
 
-def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
+def _find_linked_texts(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
     """For each operator text, return all texts that may describe the same operator.
 
     If ``both`` is True, only texts that are themselves in ``texts`` are listed.
@@ -177,17 +180,17 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
     return {str(text): set(others) for text, others in rows.groupby("problem")["other"]}
 
 
-def _explained(findings: Sequence[Finding]) -> list[Finding]:
+def _drop_explained(findings: Sequence[Finding]) -> list[Finding]:
     """Remove findings that only report a slow kernel, if another finding about the same kernel also explains why.
 
     ``suboptimal_pick`` makes findings without an explanation. The explaining finding gets the override (the kernel to
     use instead) of the removed one.
     """
-    plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
-    explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
+    plain = {_find_better_kernel(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
+    explained = {_find_better_kernel(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
     out = []
     for finding in findings:
-        key = _better(finding)
+        key = _find_better_kernel(finding)
         if key in explained and finding.analyzer == suboptimal_pick.NAME:
             continue
         twin = plain.get(key) if key in explained else None
@@ -196,7 +199,7 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
     return out
 
 
-def _better(finding: Finding) -> tuple[str, str] | None:
+def _find_better_kernel(finding: Finding) -> tuple[str, str] | None:
     """Return the operator (with sizes) and the better kernel that a finding proposes. None if it claims no saving."""
     best = finding.evidence.best
     return None if finding.problem is None or best is None or finding.per_call_us is None else (_text(finding), best)
@@ -205,7 +208,7 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """Remove possible savings that are listed twice: once with a known number of calls, and once without."""
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
-    may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)
+    may_be = _find_linked_texts(links, {_text(x) for x in findings if x.calls is None}, both=False)
 
     def repeats(x: Finding) -> bool:
         others = may_be.get(_text(x), ())

@@ -18,7 +18,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import word_of
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
 from logparse.model import Finding, Gain
-from logparse.text import counted
+from logparse.text import pluralize
 
 OVERRIDES = Action(
     name="overrides",
@@ -93,12 +93,12 @@ def _result(
     now_us, confirmed = max(job_us, sum(x.now_us for x in gains)), sum(x.confirmed for x in written)
     return ActionResult(
         action=action,
-        application=Application(line=f"{counted(len(written), 'row')}, {confirmed:,} confirmed: {_LINE}"),
+        application=Application(line=f"{pluralize(len(written), 'row')}, {confirmed:,} confirmed: {_LINE}"),
         now_us=now_us,
         then_us=now_us - sum(x.saving_us for x in gains),
         low_us=now_us - sum(x.saving_high_us or x.saving_us for x in gains),
         high_us=now_us - sum(x.saving_low_us or 0.0 for x in gains),
-        parts=tuple(_part(x, gain) for x, gain in rows),
+        parts=tuple(_make_part(x, gain) for x, gain in rows),
     )
 
 
@@ -135,7 +135,7 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
     return dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
 
 
-def _part(finding: Finding, gain: Gain) -> Part:
+def _make_part(finding: Finding, gain: Gain) -> Part:
     problem = finding.problem
     return Part(
         of="" if problem is None else problem.text,

@@ -17,13 +17,13 @@ from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_search
 from logparse.errors import EmissionError
 from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
-from logparse.libraries.builds import BUILDS, facts_of_build, folder, serves
+from logparse.libraries.builds import BUILDS, can_decide_for, facts_of_build, folder
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.libraries.kinds.search_script import SearchScript
 from logparse.model import Finding, Override, Problem, Replay
 from logparse.quoting import Shell
 from logparse.target import Facts, arch, same_device, seen_by
-from logparse.text import counted
+from logparse.text import pluralize
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def searches_of(
     return tuple(x for x in searches if not (known and elsewhere(x)))
 
 
-def emissions(
+def make_files(
     recommendation: Recommendation,
     target: Facts,
     writers: Sequence[Writer],
@@ -91,9 +91,11 @@ def emissions(
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
     # An override for another device or build is left out. An override whose facts equal the target's never is.
-    known = [x for x, y in offered if dict(y.target) == dict(target) or serves(y.target, target, y.solution.library)]
+    known = [
+        x for x, y in offered if dict(y.target) == dict(target) or can_decide_for(y.target, target, y.solution.library)
+    ]
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
-    caution = _caution(known, settings)
+    caution = _warn_of_unconfirmed(known, settings)
     files: list[Emission] = []
     ladder = [x for x in recommendation.ladder if x.override in mine]
     notes = [*([caution] if caution else []), *(x.line for x in ladder)]
@@ -111,7 +113,7 @@ def emissions(
         files += made.files
         rows += made.held
         # An override is left out if a value that its library checks is unknown. The note then states what is missing.
-        refused = ((counted(count, "override"), why) for why, count in made.refused.items())
+        refused = ((pluralize(count, "override"), why) for why, count in made.refused.items())
         notes += [f"{writer.name}: {count} not written: {why}" for count, why in refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no override file format can hold {x.solution.text} for {x.problem.label}" for x in unwritten]
@@ -125,7 +127,7 @@ def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript
 
     NVIDIA's libraries have no tool that searches, so no scripts are made for them.
     """
-    concerned = [x for x in of.findings if _concerns(x, target)]
+    concerned = [x for x in of.findings if _is_about_target(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
         replayed = (x for x in concerned if isinstance(x.remedy, Replay) and x.problem is not None)
         count = len({x.problem for x in (*to_search(concerned), *replayed)})
@@ -135,15 +137,15 @@ def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript
         return [], [note] if count else []
     made, notes = scripts(concerned, searches)
     if of.aiter_misses:
-        from logparse.libraries.aiter.log import untuned
+        from logparse.libraries.aiter.log import write_untuned_shapes
 
-        missed = untuned(of.aiter_misses)
+        missed = write_untuned_shapes(of.aiter_misses)
         made += missed.files
         notes += missed.notes
     return made, notes
 
 
-def _caution(known: Sequence[Finding], settings: Settings) -> str:
+def _warn_of_unconfirmed(known: Sequence[Finding], settings: Settings) -> str:
     """Return a warning that states how many replacement kernels (overrides) are not confirmed by a test.
 
     The text is empty if all are confirmed.
@@ -165,7 +167,7 @@ UNCONFIRMED = (
 """Warning that an override's gain may be chance, because it was chosen as the fastest of many single measurements."""
 
 
-def _concerns(finding: Finding, target: Facts) -> bool:
+def _is_about_target(finding: Finding, target: Facts) -> bool:
     """Tell whether a finding (a possible saving) may be about this machine.
 
     Returns False only if the finding is known to be from another device.
@@ -197,7 +199,7 @@ def scripts(
         if commands:
             made.append(Emission(search.name, search.text(commands).data, _USE))
         if refused:
-            notes.append(f"{search.name}: {counted(len(refused), 'problem')} left out: {refused[0]}")
+            notes.append(f"{search.name}: {pluralize(len(refused), 'problem')} left out: {refused[0]}")
     return made, notes
 
 

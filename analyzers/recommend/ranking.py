@@ -33,8 +33,15 @@ from analyzers.findings.finding import Analyzer
 from analyzers.job.expectations import as_expected
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, trace_steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
-from analyzers.recommend.confidence import Judgement, completed, judgement
-from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
+from analyzers.recommend.confidence import Judgement, add_intervals, judge_all_pairs
+from analyzers.recommend.duplicates import (
+    deduplicated,
+    drop_unreachable_saving,
+    one_claim_each,
+    one_row_each,
+    rank,
+    without_saving,
+)
 from analyzers.recommend.files_action import files_actions, to_write
 from analyzers.recommend.untimed_choices import untimed_choices
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
@@ -166,20 +173,20 @@ def recommend(
     * ``analyzers``: by default all.
     * ``begins``: called with each analyzer's name before it runs.
     """
-    usual, judged = _usual(settings), judgement(tables, settings.min_gain)
+    usual, judged = _include_small_gains(settings), judge_all_pairs(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
     found: list[Finding] = []
     for analyzer in chosen:
         begins(analyzer.name)
         found += analyzer.find(tables, usual)
     begins("ranking")
-    found = completed(found, tables, judged)
+    found = add_intervals(found, tables, judged)
     table = in_the_job(deduplicated(_of_the_run(found, tables), tables.links), tables)
     left_out = [_why_left_out(x, settings, judged) for x in table]
     kept = one_claim_each([x for x, why in zip(table, left_out, strict=True) if why is None], tables.links)
     calls = {str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()}
     # Findings with an unknown saving come last, ordered by the loss per call.
-    ranked = sorted(map(reachable, kept), key=rank)
+    ranked = sorted(map(drop_unreachable_saving, kept), key=rank)
     findings = one_row_each(ranked, calls, lambda: ladders.races(tables, settings))
     most = _ceiling(table, tables, usual)
     files, own = files_actions(findings, most.default_us, tables, settings), tables.sources["run"] == tables.run
@@ -199,11 +206,11 @@ def recommend(
         aiter_misses=_aiter_misses(tables),
         object_calls=_object_calls(tables),
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
-        ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
+        ladder=tuple(ladders.choose_rungs(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=_steps(tables, settings),
         word="step" if settings.steps and word_of(tables) == "rank" else word_of(tables),
         unlike=tables.unlike,
-        tried=_tried(tables),
+        tried=_read_trials(tables),
         as_expected=as_expected(tables, usual),
         processes=_processes(tables),
         choices=untimed_choices(tables),
@@ -223,16 +230,16 @@ def _processes(tables: Tables) -> int:
     return int(tables.calls.loc[of_job, "pid"].dropna().nunique())
 
 
-def _tried(tables: Tables) -> tuple[Tried, ...]:
+def _read_trials(tables: Tables) -> tuple[Tried, ...]:
     """Return the results of changes that were tried while the job ran.
 
     Without such changes, the module that judges them is not even loaded.
     """
     if not tables.facts["name"].str.startswith(TRIAL).any():
         return ()
-    from analyzers.evidence.trials import tried
+    from analyzers.evidence.trials import read_tried_changes
 
-    return tried(tables)
+    return read_tried_changes(tables)
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
@@ -247,7 +254,7 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
     return float(found.count) if found is not None and found.count else None
 
 
-def _usual(settings: Settings) -> Settings:
+def _include_small_gains(settings: Settings) -> Settings:
     """Return the settings for computing the most that the job can gain, including small gains that the user hides."""
     usual = Settings()
     # The limits below which a gain is hidden are replaced: the smallest gain by the default if that is smaller, and the
@@ -259,9 +266,9 @@ def _usual(settings: Settings) -> Settings:
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
     """Return the most that the job can gain by better kernels, including small gains that the user chose not to see.
 
-    ``usual`` are the settings that include small gains (``_usual``).
+    ``usual`` are the settings that include small gains (``_include_small_gains``).
     """
-    judged = judgement(tables, usual.min_gain)
+    judged = judge_all_pairs(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
 
@@ -344,8 +351,8 @@ def _row(finding: Finding) -> dict[str, object]:
         "calls": finding.calls,
         "pre_us": finding.now_us,
         "post_us": finding.then_us,
-        **_savings("per_call", finding.per_call),
-        **_savings("saving", finding.in_run),
+        **_make_saving_columns("per_call", finding.per_call),
+        **_make_saving_columns("saving", finding.in_run),
         **{name: getattr(finding, name) for name in ("saving_share", "interval_from", "p")},
         "confidence": finding.sureness,
         "action": finding.remedy.action,
@@ -354,7 +361,7 @@ def _row(finding: Finding) -> dict[str, object]:
     }
 
 
-def _savings(name: str, gain: Gain | None) -> dict[str, float | None]:
+def _make_saving_columns(name: str, gain: Gain | None) -> dict[str, float | None]:
     """Return a saving and its bounds as columns, for example ``saving_us, saving_low_us, saving_high_us``.
 
     ``name`` is the beginning of the columns' names. Without a gain, the values are None.

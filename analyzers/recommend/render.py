@@ -21,7 +21,7 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Todo, kind_name
 from logparse.model import Finding, Gain
 from logparse.output.terminal import Block
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 
 def advice(recommendation: Recommendation) -> list[str]:
@@ -46,7 +46,7 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     if time is None:
         return []
     steps = time.steps or 1.0
-    traces = counted(time.traces, "trace")
+    traces = pluralize(time.traces, "trace")
     count = f"{steps:,.0f}" if steps >= 10 else f"{steps:.2g}"
     of = f"per {time.word} ({count} in {traces})" if time.steps else f"in {traces} without marked steps"
     whole = time.window_us or time.kernels_us
@@ -55,7 +55,7 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
     rows = [(kind_name(x, time), x.us) for x in shown]
-    rows += [(counted(len(few), "more kind"), sum(x.us for x in few))] if few else []
+    rows += [(pluralize(len(few), "more kind"), sum(x.us for x in few))] if few else []
     out += [f"  {name:<26} {duration(us / steps):>10} {us / whole:>7.1%}" for name, us in rows]
     if time.idle_us is not None and time.window_us:
         out.append(f"  {'idle':<26} {duration(time.idle_us / steps):>10} {time.idle_us / time.window_us:>7.1%}")
@@ -114,11 +114,11 @@ def counts(recommendation: Recommendation) -> str:
     """
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
-    out = f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
+    out = f"{pluralize(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
     return out + f"; not used: {recommendation.not_used}" * bool(recommendation.not_used)
 
 
-def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
+def explain_todo(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     """Return all details about one entry of the to-do list.
 
     An entry is a change of the job or a remark. The details are the calls that become faster, a table of their savings,
@@ -130,12 +130,14 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     untimed = [x for x in findings if x.per_call_us is None]
     about = rows(replace(recommendation, findings=tuple(x for x in findings if x.per_call_us is not None)))
-    table: list[str | Block] = [brief(about, recommendation.steps, unit_of(recommendation))] if len(about) else []
+    table: list[str | Block] = (
+        [choose_columns(about, recommendation.steps, unit_of(recommendation))] if len(about) else []
+    )
     reasons = [f"{x.problem.label}: {x.message}" for x in findings if x.problem is not None and x not in untimed]
     table += [*reasons[:_SOME], *([f"and {len(reasons) - _SOME:,} more: see the report"] * (len(reasons) > _SOME))]
     said = [f"{x.analyzer}: {x.message}" for x in remarks]
     said += [f"{x.problem.label if x.problem else x.analyzer}: {x.message}" for x in untimed[:_SOME]]
-    said += [f"and {counted(len(untimed) - _SOME, 'more problem')}: see the report"] * (len(untimed) > _SOME)
+    said += [f"and {pluralize(len(untimed) - _SOME, 'more problem')}: see the report"] * (len(untimed) > _SOME)
     advised = dict.fromkeys(f"→ {x.advice}" for x in (*remarks, *findings) if x.advice)
     return [*actions, *said, *table, *_called_from(recommendation, todo, findings), *advised]
 
@@ -154,7 +156,7 @@ def _called_from(recommendation: Recommendation, todo: Todo, findings: Sequence[
         if told := recommendation.called_from([text]):
             by_place.setdefault(told, []).append(label)
     lines = [f"{', '.join(_first(of))}: {told}" for told, of in list(by_place.items())[:_SOME]]
-    return [*lines, *([f"and {counted(len(by_place) - _SOME, 'more place')}"] * (len(by_place) > _SOME))]
+    return [*lines, *([f"and {pluralize(len(by_place) - _SOME, 'more place')}"] * (len(by_place) > _SOME))]
 
 
 def _first(labels: Sequence[str]) -> list[str]:
@@ -211,7 +213,7 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
     return out.astype({"calls": "Int64", **dict.fromkeys(_NUMBERS, "float64")})
 
 
-def proposed(finding: Finding) -> str | None:
+def name_proposal(finding: Finding) -> str | None:
     """Return the better kernel for a slow call, or another layout or code that is faster. None if none is known.
 
     It is returned even if the library cannot be told to use the kernel.
@@ -226,7 +228,7 @@ def unit_of(recommendation: Recommendation) -> str:
     return "run" if recommendation.gpu_time is None else "trace"
 
 
-def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "run") -> pd.DataFrame:
+def choose_columns(frame: pd.DataFrame, steps: float | None = None, word: str = "run") -> pd.DataFrame:
     """Return the columns of ``rows`` that fit into a terminal.
 
     Times of one call are in µs. The saving is in ms per ``word``, which is one of ``steps`` equal parts of the run.

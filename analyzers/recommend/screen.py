@@ -1,7 +1,7 @@
 """Format a recommendation for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
 A few more lines are printed if a saving rests on a condition.
-``explained`` shows everything about one thing to do.
+``explain_change`` shows everything about one thing to do.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from analyzers.recommend.verdict import (
     Todo,
     Verdict,
     change_text,
+    find_hidden_changes,
     granted,
-    hidden,
     interval_text,
     kernels_text,
     mark,
@@ -34,7 +34,17 @@ from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.store.settling import settling
-from logparse.text import COLUMNS, LINES, counted, duration, fitted, in_one_unit, printable, short_path, shortened
+from logparse.text import (
+    COLUMNS,
+    LINES,
+    cut_to_width,
+    duration,
+    in_one_unit,
+    make_printable,
+    pluralize,
+    short_path,
+    shorten_texts,
+)
 
 _NO_ROW, NOT_WRITTEN = "apply    no row could be written", "not written: "
 _TITLE, _LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE = 44, 9, 2, 5, 3, 0.05
@@ -72,19 +82,19 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     screen.
     """
     seen = verdict(found)
-    typed = list(_typed(found, seen, written)) if seen.todo else []
+    typed = list(_list_commands(found, seen, written)) if seen.todo else []
     useless = "; no override file could be written" if any(x.startswith(_NO_ROW) for x in typed) else ""
-    head = _wrapped(f"recommend: {seen.headline}{useless}", 4)
+    head = _wrap_line(f"recommend: {seen.headline}{useless}", 4)
     head += split_lines(seen) if seen.split else []
     more = len(seen.left_out) - _LEFT_OUT
     told = [*seen.left_out[:_LEFT_OUT], *([f"{more:,} more: see the report, or -v"] if more > 0 else [])]
-    head += [line for x in told for line in _wrapped(f"  left out: {x}", 4)]
+    head += [line for x in told for line in _wrap_line(f"  left out: {x}", 4)]
     if not seen.todo and not found.findings and found.calls and found.ceiling.share is None and not found.unlike:
-        return [*head, *_folded(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
+        return [*head, *_fold_command(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
     if not seen.todo:
         return head
-    head += _wrapped(f"  {seen.hint}", 4) if seen.hint else []
-    head += _wrapped(f"  {seen.limit}", 4) if seen.limit else []
+    head += _wrap_line(f"  {seen.hint}", 4) if seen.hint else []
+    head += _wrap_line(f"  {seen.limit}", 4) if seen.limit else []
     listed = _fitting(seen, n, LINES - 2 - len(head) - len(typed))
     room = len(listed)
     spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
@@ -98,7 +108,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         heading(seen.todo[:room], seen),
         *chain.from_iterable(listed),
         *typed,
-        _rest(seen, written, room),
+        _render_rest(seen, written, room),
     ]
 
 
@@ -121,32 +131,32 @@ def _fitting(seen: Verdict, n: int | None, lines: int) -> list[list[str]]:
     return [x if place == 0 else x[:1] for place, x in enumerate(todo_blocks(seen.todo[:least], seen))]
 
 
-def _wrapped(line: str, indent: int) -> list[str]:
+def _wrap_line(line: str, indent: int) -> list[str]:
     """Wrap a line of text so that it fits the terminal. ``indent`` is the indentation of the second and later lines."""
-    return textwrap.wrap(printable(line), COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return textwrap.wrap(make_printable(line), COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
-def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
+def render_end(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
     """Return the last lines that ``tune`` prints: results, what is left to do, and commands.
 
     * ``head``: the verdict.
     * ``apply``: the commands that apply the result.
     """
     seen = verdict(found)
-    typed = [line for x in apply for line in _folded(f"apply    {x}")]
+    typed = [line for x in apply for line in _fold_command(f"apply    {x}")]
     # The order is: the verdict, how the time of a step is divided, what is left to do, the commands that apply the
     # result, a command that shows the reasons, and the path of the report.
-    lines = [*(line for x in head for line in _wrapped(x, 4)), *(split_lines(seen) if seen.split else [])]
+    lines = [*(line for x in head for line in _wrap_line(x, 4)), *(split_lines(seen) if seen.split else [])]
     lines = lines[: LINES - len(typed) - 1]
     words = ["recommend", "--run", found.run, "--explain", *(x.name for x in seen.todo[:1])]
-    why = list(_folded(f"why      {command_line(written.store, *words)}"))
+    why = list(_fold_command(f"why      {command_line(written.store, *words)}"))
     counts = range(len(seen.todo), 0, -1)
     listed = [
         [heading(seen.todo[:n], seen), *(x[0] for x in todo_blocks(seen.todo[:n], seen))] for n in counts
     ]  # The heading is left out before a thing to do.
     ways = ([*x[skipped:], *typed, *y] for y in (why, []) for x in listed for skipped in (0, 1))
     typed = next((x for x in ways if len(lines) + len(x) < LINES), typed)
-    rest = fitted(f"rest     {short_path(str(written.out / documents.REPORT_NAME))}")
+    rest = cut_to_width(f"rest     {short_path(str(written.out / documents.REPORT_NAME))}")
     return [*lines, *typed, rest]
 
 
@@ -170,7 +180,7 @@ def split_lines(seen: Verdict) -> list[str]:
     # One line names the largest kinds of work, and ends with the sum of the rest. If this sum is larger than the
     # smallest named kind, further lines name more kinds.
     smaller = (n for n in range(room, len(kinds)) if enough(n))
-    return _wrapped(line(next(smaller, len(kinds))), 4)
+    return _wrap_line(line(next(smaller, len(kinds))), 4)
 
 
 def todo_lines(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> list[str]:
@@ -194,21 +204,21 @@ class _Widths:
 def _widths(todo: Sequence[Todo], name: str) -> _Widths:
     """Choose the widths of the columns. ``name`` is the name of the column of savings, if it fits the screen."""
     certainty = max([len("certainty"), *(len(x.certainty) for x in todo)])
-    title = min(_TITLE, max(len(printable(x.title)) for x in todo))
-    saves = max(map(len, [*savings(todo), "saves"]))
+    title = min(_TITLE, max(len(make_printable(x.title)) for x in todo))
+    saves = max(map(len, [*format_savings(todo), "saves"]))
     widths = _Widths(title, max(saves, len(name)), certainty)
     return widths if len(widths.line("", "", "", "")) <= COLUMNS else _Widths(title, saves, certainty)
 
 
 def heading(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> str:
     """Return the heading above the list of things to do: the names of the columns."""
-    name = _saves(todo, seen)
+    name = _name_saving_column(todo, seen)
     width = _widths(todo, name)
     line = width.line("", "to do", name if len(name) <= width.saves else "saves", "certainty")
-    return f"{line}how" if whole or _beside(todo, name, first) else line.rstrip()
+    return f"{line}how" if whole or _fits_beside(todo, name, first) else line.rstrip()
 
 
-def _saves(todo: Sequence[Todo], seen: Verdict) -> str:
+def _name_saving_column(todo: Sequence[Todo], seen: Verdict) -> str:
     """Return the name of the column of savings, such as ``saves a step``."""
     unit = _unit(todo)
     of = f"a {seen.word}" if unit == "step" else "a call" if unit == "call" else seen.whole
@@ -223,7 +233,7 @@ def _unit(todo: Sequence[Todo]) -> str:
     return next((x.unit for x in todo if x.gain is not None), "run")
 
 
-def savings(todo: Sequence[Todo]) -> list[str]:
+def format_savings(todo: Sequence[Todo]) -> list[str]:
     """Return the saving of each recommended change as a text, all in one unit of time, for example ``82.5 of 330 ms``.
 
     * ``≈``: an estimate.
@@ -248,30 +258,30 @@ def todo_blocks(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool
 
     * ``whole``: do not cut titles.
     """
-    name = _saves(todo, seen)
+    name = _name_saving_column(todo, seen)
     width = _widths(todo, name)
-    titles = [printable(x.title) for x in todo]
-    titles = titles if whole else shortened(titles, width.title)
+    titles = [make_printable(x.title) for x in todo]
+    titles = titles if whole else shorten_texts(titles, width.title)
     # If what to change fits beside the other columns for all things, it is printed there. Else it is printed below
     # them, so that it is never cut.
-    beside = _beside(todo, name, first)
+    beside = _fits_beside(todo, name, first)
     out: list[list[str]] = []
-    for n, (x, title, saves) in enumerate(zip(todo, titles, savings(todo), strict=True), first):
+    for n, (x, title, saves) in enumerate(zip(todo, titles, format_savings(todo), strict=True), first):
         start = width.line(str(n), title, saves, x.certainty)
-        change = printable(_change(x, None if whole else n))
+        change = make_printable(_change(x, None if whole else n))
         if whole:
-            out.append(_wrapped(f"{start}{change}", _LABEL))
+            out.append(_wrap_line(f"{start}{change}", _LABEL))
         elif beside:
             out.append([f"{start}{change}".rstrip()])
         else:
-            out.append([start.rstrip(), *_wrapped(f"{' ' * _HOW}{change}", _HOW + 2)])
+            out.append([start.rstrip(), *_wrap_line(f"{' ' * _HOW}{change}", _HOW + 2)])
     return out
 
 
-def _beside(todo: Sequence[Todo], name: str, first: int) -> bool:
+def _fits_beside(todo: Sequence[Todo], name: str, first: int) -> bool:
     """Tell whether what to change fits beside the other columns for all things to do."""
     start = len(_widths(todo, name).line("", "", "", ""))
-    return all(start + len(printable(_change(x, n))) <= COLUMNS for n, x in enumerate(todo, first))
+    return all(start + len(make_printable(_change(x, n))) <= COLUMNS for n, x in enumerate(todo, first))
 
 
 def _target(todo: Todo) -> str:
@@ -292,11 +302,11 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
     The calls that save most come first. ``room`` is the largest number of lines.
     """
     rows = [found.findings[n - 1] for n in todo.findings]
-    labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
+    labels = [make_printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
     room = max(map(len, labels), default=0)
     shown = ((label, us and us / (found.steps or 1)) for label, us in zip(labels, saved, strict=False))
-    return [fitted(f"     {label:<{room}}  saves {duration(us)}") for label, us in shown]
+    return [cut_to_width(f"     {label:<{room}}  saves {duration(us)}") for label, us in shown]
 
 
 def _change(todo: Todo, number: int | None) -> str:
@@ -312,7 +322,7 @@ def _change(todo: Todo, number: int | None) -> str:
     return "; ".join([f"{change_text(todo)}{about}{per}", *where]) + more
 
 
-def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
+def _list_commands(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
     """Yield shell commands to paste, which test the recommended changes, use them, or look for more.
 
     Commands use ``$D``, the folder with the files, which the first line sets.
@@ -323,41 +333,46 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     folders = list(dict.fromkeys(place for place, _ in placed if place != out))
     # If there are files for several machines, each has its folder, and $D is the folder above them.
     base = folders[0] if len(folders) == 1 else out
-    names = {_below(place, base, file.name): file for place, file in placed}
+    names = {_shorten_path(place, base, file.name): file for place, file in placed}
     here = "$D"
     if folders and not listed.isdisjoint((UseRows, Search)):
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield from _folded(f"D={named}")
+        yield from _fold_command(f"D={named}")
     replayed = [x for x in seen.todo if x.findings and not x.confirmed]
     if replayed:
         label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"
-        yield from _folded(f"{label}  {command_line(written.store, 'replay', '--run', found.run)}")
+        yield from _fold_command(f"{label}  {command_line(written.store, 'replay', '--run', found.run)}")
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
-        rows = counted(sum(len(x.sizes) for x in written_rungs), "row")
-        yield fitted(f"ladder   {rows} on {len(written_rungs):,} of {len(found.ladder):,} rungs: see the report")
+        rows = pluralize(sum(len(x.sizes) for x in written_rungs), "row")
+        yield cut_to_width(f"ladder   {rows} on {len(written_rungs):,} of {len(found.ladder):,} rungs: see the report")
     if any(x.untimed for x in found.ladder):
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
-        yield from _folded(f"ladder   {command_line(written.store, *words)}")
+        yield from _fold_command(f"ladder   {command_line(written.store, *words)}")
     if any(x.assumes for x in seen.todo):
-        yield from _folded(f"settle   {' && '.join(settling(written.store, found.run, written.runs))}")
+        yield from _fold_command(f"settle   {' && '.join(settling(written.store, found.run, written.runs))}")
     if folders[1:] and UseRows in listed:
-        yield from _folded(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
+        yield from _fold_command(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
     elif apply_script.NAME in names and UseRows in listed:
-        yield from _folded(f"apply    . {here}/{apply_script.NAME}")
+        yield from _fold_command(f"apply    . {here}/{apply_script.NAME}")
     elif written.files and UseRows in listed:
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
-        yield from _wrapped(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)
+        yield from _wrap_line(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)
     weighed = [x for x in found.actions if x.action.kind != "files"]
-    actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job, found.combination)]
+    actions = [
+        x.action.name
+        for x in apply_module.choose_default_changes(
+            weighed, find_hidden_changes(found), found.in_job, found.combination
+        )
+    ]
     if actions and apply_module.NAME in names:
-        yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
+        yield from (line for use in names[apply_module.NAME].lines for line in _fold_command(f"apply    {use}"))
     timed = {x.action.name for x in found.actions}
     changes = [x.remedy.solution for x in seen.todo if isinstance(x.remedy, ChangeProgram)]
     if untimed := [x for x in changes if x not in timed and x in _names_of_actions()]:
-        yield from _folded(f"try      {command_line(None, 'try', *untimed)} -- JOB")
+        yield from _fold_command(f"try      {command_line(None, 'try', *untimed)} -- JOB")
     scripts: dict[str, str] = {}
     for place, _, name in (x.rpartition("/") for x in names):
         if name.startswith("tune_"):
@@ -367,7 +382,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         for x, place in scripts.items()
     ]
     if searches and Search in listed:
-        yield from _folded(f"search   {'; '.join(searches)}")
+        yield from _fold_command(f"search   {'; '.join(searches)}")
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
     by_action = [] if changed else [word for name in actions for word in ("--action", name)]
@@ -376,7 +391,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
             written.store, "capture", *(["--trace", "2"] if by_action else []), "--run", written.next_run
         )
         check = command_line(written.store, "verify", found.run, written.next_run, *by_action)
-        yield from _folded(f"check    {after} -- JOB && {' '.join([check, *changed])}")
+        yield from _fold_command(f"check    {after} -- JOB && {' '.join([check, *changed])}")
 
 
 def _names_of_actions() -> frozenset[str]:
@@ -386,7 +401,7 @@ def _names_of_actions() -> frozenset[str]:
     return frozenset(x.name for x in ACTIONS)
 
 
-def _below(place: Path, base: Path, name: str) -> str:
+def _shorten_path(place: Path, base: Path, name: str) -> str:
     """Return the path of a file relative to ``base``, or its name if its folder lies elsewhere."""
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
 
@@ -395,15 +410,15 @@ def _program(script: str) -> str:
     return "sh" if script.endswith(".sh") else "python"
 
 
-def _rest(seen: Verdict, written: Written, room: int) -> str:
-    left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
+def _render_rest(seen: Verdict, written: Written, room: int) -> str:
+    left = [f"{pluralize(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
     left += [f"{len(seen.unseen):,} with too small an effect on the {seen.word}"] if seen.unseen else []
     report = [f"all: -v, or {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
     about = "about each: --explain N" if len(seen.todo) > 1 else "about the first: --explain 1"
-    return fitted(f"rest     {' · '.join([*left, about, *report])}")
+    return cut_to_width(f"rest     {' · '.join([*left, about, *report])}")
 
 
-def _folded(line: str) -> Iterator[str]:
+def _fold_command(line: str) -> Iterator[str]:
     """Break a long shell command into several lines that fit the terminal, in such a way that a shell still runs it.
 
     A command with quotes is not broken, because a shell joins no lines inside quotes.
@@ -419,7 +434,7 @@ def _folded(line: str) -> Iterator[str]:
     yield line
 
 
-def explained(found: Recommendation, which: str) -> list[str | Block]:
+def explain_change(found: Recommendation, which: str) -> list[str | Block]:
     """Return all details about one recommended change. ``which`` is its number or name.
 
     It may also be a change that is too small to be listed. Raises UsageError if there is no such change.
@@ -436,7 +451,7 @@ def explained(found: Recommendation, which: str) -> list[str | Block]:
         if one in seen.unseen
         else []
     )
-    return [*todo_lines([one], seen, todo.index(one) + 1, whole=True), *small, *render.about(found, one)]
+    return [*todo_lines([one], seen, todo.index(one) + 1, whole=True), *small, *render.explain_todo(found, one)]
 
 
 def _names(todo: Todo) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from analyzers.evidence.origins import CHOSEN
 from analyzers.evidence.tables import Tables
-from logparse.text import counted
+from logparse.text import pluralize
 
 _NAMED = r"(?:^solver_id = (?P<ran>\S+), workspace = |Chosen Algorithm: (?P<found>\S+) ,)"
 """A line of MIOpen's log that names a kernel (see ``libraries/miopen/log.py``).
@@ -28,7 +28,7 @@ def untimed_choices(tables: Tables) -> str:
     timed = rows.loc[rows["time_us"].notna(), "problem"]
     without = rows.loc[chosen & ~rows["problem"].isin(timed), "problem"].nunique()
     if without:
-        return f"MIOpen chose the kernels of {counted(without, 'problem')} without timing any"
+        return f"MIOpen chose the kernels of {pluralize(without, 'problem')} without timing any"
     return "" if chosen.any() else _unnamed(tables)
 
 
@@ -39,9 +39,9 @@ def _unnamed(tables: Tables) -> str:
     solver = named["ran"].fillna(named["found"])
     many, naive = (int(count[which].sum()) for which in (solver.notna(), solver.str.startswith(_NAIVE, na=False)))
     lost = int(count[text.str.contains(_LOST)].sum())
-    found = [f"names {counted(many, 'choice')} of a kernel"] if many else []
+    found = [f"names {pluralize(many, 'choice')} of a kernel"] if many else []
     found += [f"{naive:,} of them slow naive kernels"] if naive else []
-    found += [f"{'' if many else 'has '}{counted(lost, 'warning')} of too little workspace"] if lost else []
+    found += [f"{'' if many else 'has '}{pluralize(lost, 'warning')} of too little workspace"] if lost else []
     if not found:
         return ""
     return (

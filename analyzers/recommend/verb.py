@@ -13,16 +13,16 @@ from analyzers.findings import ANALYZERS, host_bound
 from analyzers.job.gpu_time import gpu_time
 from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
-from analyzers.recommend.override_files import TargetFiles, emissions, searches_of, targets
+from analyzers.recommend.override_files import TargetFiles, make_files, searches_of, targets
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.recommend.render import proposed, rows
-from analyzers.recommend.verdict import DATA, hidden, waits_for_data
+from analyzers.recommend.render import name_proposal, rows
+from analyzers.recommend.verdict import DATA, find_hidden_changes, waits_for_data
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding
 from logparse.output import Answer
 from logparse.store import Store
-from logparse.text import counted, short_path
+from logparse.text import pluralize, short_path
 
 STAGES = len(ANALYZERS) + 3
 """The number of stages of ``advise``: load the data, run each analyzer, rank the findings, simulate the step."""
@@ -54,14 +54,14 @@ def advise(
         begins("simulating the step")
         recommendation = with_step(recommendation, tables)
     found = rows(recommendation)
-    found["solution"] = [proposed(finding) for finding in recommendation.findings]
-    found["comparable"] = [_comparable(finding) for finding in recommendation.findings]
+    found["solution"] = [name_proposal(finding) for finding in recommendation.findings]
+    found["comparable"] = [_read_comparable(finding) for finding in recommendation.findings]
     with suppress(OSError):  # A store may be read-only. The findings are printed and written to files all the same.
         store.write_findings(found)
     return recommendation
 
 
-def _comparable(finding: Finding) -> str | None:
+def _read_comparable(finding: Finding) -> str | None:
     """Return the list of measured operators and times from which a finding's time is estimated, as text."""
     named = finding.evidence.details.get("comparable")
     return named if isinstance(named, str) else None
@@ -92,7 +92,7 @@ def job_module(found: Recommendation) -> Emission | None:
     return apply_module.module(
         found.actions,
         step_gain=found.step_gain,
-        hidden=hidden(found),
+        hidden=find_hidden_changes(found),
         in_job=found.in_job,
         combination=found.combination,
     )
@@ -122,7 +122,7 @@ def write(
     for name, facts in machines.items():
         folder = (out / name).absolute()
         searches = searches_of(facts, machines.values())
-        emitted = emissions(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus, searches=searches)
+        emitted = make_files(recommendation, facts, writers, settings, folder=str(folder), gpus=gpus, searches=searches)
         covered = any(file.name == apply_script.NAME for file in emitted.files)
         joined, kept = with_own(emitted.files, own, facts) if own else (emitted.files, [])
         files = [replace(file, applied=covered and bool(apply_script.settings_of(file))) for file in joined]
@@ -163,7 +163,7 @@ def answer(
     """
     table = rows(found).head(n or len(found.findings))
     if explain is not None:
-        return Answer(screen.explained(found, explain), table, "recommend")
+        return Answer(screen.explain_change(found, explain), table, "recommend")
     errors: list[str] = []
     made: list[Emission] = []
     renamed: list[str] = []
@@ -178,7 +178,7 @@ def answer(
     notes = [f"not used: {found.not_used}"] if found.not_used and not verbose else []
     if renamed:
         notes.append(
-            f"{counted(len(renamed), 'file')} of an earlier recommend in {short_path(str(out))} got the ending .old, "
+            f"{pluralize(len(renamed), 'file')} of an earlier recommend in {short_path(str(out))} got the ending .old, "
             "so that they are not applied by mistake; to keep the files of several runs, use --out"
         )
     text = report.splitlines() if verbose else brief

@@ -18,13 +18,13 @@ from typing import Literal, TypeAlias
 from analyzers.actions import ActionResult
 from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
-from analyzers.recommend.apply_module import alternatives, calls, chosen
+from analyzers.recommend.apply_module import alternatives, calls, choose_default_changes
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
 from analyzers.recommend.ranking import Recommendation
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.model import SURENESS, UPPER_BOUND, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
 from logparse.model.gains import total
-from logparse.text import counted, duration, in_one_unit
+from logparse.text import duration, in_one_unit, pluralize
 
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
@@ -167,10 +167,10 @@ class Verdict:
 
     def per(self, todo: Todo) -> str:
         """Return the unit of a saving as words that follow the saving, such as ``a step`` or ``a run``."""
-        return _per(todo, self.word, self.whole)
+        return _name_saving_unit(todo, self.word, self.whole)
 
 
-def _per(todo: Todo, word: str, whole: str) -> str:
+def _name_saving_unit(todo: Todo, word: str, whole: str) -> str:
     return (
         f"a {word}"
         if todo.unit == "step"
@@ -202,7 +202,7 @@ def verdict(found: Recommendation) -> Verdict:
     limit, word, left_out = _limit(found), found.word, _left_out(time)
     return Verdict(
         headline,
-        _split(time),
+        _divide_step(time),
         _whole_us(time),
         unit,
         tuple(todo),
@@ -315,7 +315,7 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     return bool(waits) and todo.saving_us < _SHOWS * whole
 
 
-def hidden(found: Recommendation) -> frozenset[str]:
+def find_hidden_changes(found: Recommendation) -> frozenset[str]:
     """Return the names of changes that make kernels faster but do not make a step visibly shorter.
 
     They are made only if the user names them. Changes that showed no gain when they were tried in the running job are
@@ -347,7 +347,7 @@ def kind_name(part: Part, time: GpuTime) -> str:
     return f"exposed {part.name}" if part.name == COMMUNICATION and time.alone_us is not None else part.name
 
 
-def _split(time: GpuTime | None) -> tuple[Share, ...]:
+def _divide_step(time: GpuTime | None) -> tuple[Share, ...]:
     """Return how a step's time is divided among kinds of work, the longest first and idle time last.
 
     All convolutions are one kind.
@@ -374,8 +374,11 @@ def _actions(found: Recommendation) -> list[Todo]:
     One of them is the use of override files (the user's list of kernels for the libraries).
     """
     kept: list[ActionResult] = []
-    unnamed = chosen(
-        [x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job, found.combination
+    unnamed = choose_default_changes(
+        [x for x in found.actions if x.action.kind != "files"],
+        find_hidden_changes(found),
+        found.in_job,
+        found.combination,
     )
     for result in sorted(found.actions, key=lambda x: -x.saving_us):
         files = result.action.kind == "files" and result.saving_us > 0
@@ -406,7 +409,7 @@ def _with_combination(listed: Sequence[Todo], found: Recommendation) -> list[Tod
         unit="step",
         sureness="measured in the job",
         remedy=ChangeProgram(name, title),
-        changes=f"add {counted(lines, 'line')} to the program" if lines else "change the program",
+        changes=f"add {pluralize(lines, 'line')} to the program" if lines else "change the program",
         step=found.step_gain(name),
         exact=all(x.action.exact for x in results),
     )
@@ -428,9 +431,9 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     sure = files and all(found.findings[n - 1].confirmed for n in rows)
     lines = len(result.application.settings) + len(result.application.model)
     changes = {
-        "files": f"apply {counted(len(rows), 'row')} of override files",
+        "files": f"apply {pluralize(len(rows), 'row')} of override files",
         "setting": f"change a setting: {result.application.line}",
-        "program": f"add {counted(lines, 'line')} to the program" if lines else "change the program",
+        "program": f"add {pluralize(lines, 'line')} to the program" if lines else "change the program",
     }[result.action.kind]
     exact, name = result.action.exact, result.action.name
     changes += f", if {assumes}" if assumes else ""
@@ -439,7 +442,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     unit: Unit = "step" if result.steps else "run"
     in_job = name in found.in_job
     if files:
-        doubt = UNSETTLED if assumes else _doubt([found.findings[n - 1] for n in rows])
+        doubt = UNSETTLED if assumes else _warn_of_doubt([found.findings[n - 1] for n in rows])
     else:
         doubt = NOTHING if (result.job_gain.saving_low_us or 0.0) <= 0 else ""
     step, gain = found.step_gain(name), result.job_gain.per(result.steps or 1.0)
@@ -509,7 +512,7 @@ UNSETTLED = "if not in use yet"
 """The certainty of a saving by a user find-db that the job may read already."""
 
 
-def _doubt(findings: Sequence[Finding]) -> str:
+def _warn_of_doubt(findings: Sequence[Finding]) -> str:
     """Return a short warning about a saving that was measured outside the job, for example ``not confirmed``.
 
     The text is empty if a second test confirmed the saving, or if it was not measured outside the job.
@@ -529,7 +532,7 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
     """
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
-    gain = _largest((x, x.in_run) for x in findings)
+    gain = _sum_largest_gains((x, x.in_run) for x in findings)
     gain = gain and gain.per(found.steps or 1.0)
     time, most = found.gpu_time, math.fsum(x.evidence.at_most_us or 0.0 for x in findings)
     whole = _whole_us(time)
@@ -538,11 +541,11 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         unit = "step" if time.steps else "run"
         gain = Gain(whole, whole - min(most / (time.steps or 1.0), whole))
     elif gain is None:
-        unit, gain = "call", _largest((x, x.per_call) for x in findings)
+        unit, gain = "call", _sum_largest_gains((x, x.per_call) for x in findings)
     problems = len({x.problem for x in findings})
-    label = findings[0].problem.label if problems == 1 and findings[0].problem else counted(problems, "problem")
+    label = findings[0].problem.label if problems == 1 and findings[0].problem else pluralize(problems, "problem")
     bound = _at_most(found, gain.saving_us) if unit == "step" and gain is not None else None
-    step = bound if unit == "call" or bounds else _expected(found, key) or bound
+    step = bound if unit == "call" or bounds else _find_simulated_gain(found, key) or bound
     remedy = findings[0].remedy
     return Todo(
         name=name,
@@ -558,7 +561,7 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         bounded=step is not None and step is bound,
         slowed_by=_slowed_by(step, gain, found),
         rests_on=_rests_on(findings),
-        doubt=_doubt(findings),
+        doubt=_warn_of_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
     )
 
@@ -579,7 +582,7 @@ def granted(todo: Todo) -> str:
     return f"assumes that {todo.rests_on}" if todo.rests_on else ""
 
 
-def _expected(found: Recommendation, key: str) -> Gain | None:
+def _find_simulated_gain(found: Recommendation, key: str) -> Gain | None:
     """Return the simulated time of a step now, and with the kernel times that some findings expect. None if unknown.
 
     ``key`` is the key of their group, or the name of a finding about the whole job.
@@ -614,7 +617,7 @@ def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
     return Gain(now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us))
 
 
-def _largest(gains: Iterable[tuple[Finding, Gain | None]]) -> Gain | None:
+def _sum_largest_gains(gains: Iterable[tuple[Finding, Gain | None]]) -> Gain | None:
     """Add up the gains of all operators (with sizes). For each operator, only its largest gain is counted.
 
     Returns None if no gain is known.
@@ -654,7 +657,7 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         # else.
         saved = min(each, most)
         known = remark.saving_us is not None and remark.in_run is not None
-        step = _expected(found, remark.analyzer) if known else None
+        step = _find_simulated_gain(found, remark.analyzer) if known else None
         gain = Gain(whole, whole - saved)
         if step is not None and remark.in_run is not None:
             gain = remark.in_run.per(time.steps or 1.0)
@@ -718,7 +721,10 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     Only changes that can be made together are included, so that no time is saved twice. Savings with a condition
     (``assumes``) are left out.
     """
-    together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job, found.combination)}
+    together = {
+        x.action.name
+        for x in choose_default_changes(found.actions, find_hidden_changes(found), found.in_job, found.combination)
+    }
     together |= {OVERRIDES.name, USER_FIND_DB.name} if not together else set()
     actions = {x.action.name for x in found.actions}
     counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together) and not x.assumes]
@@ -844,7 +850,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
         why = f"{limit} is the limit; " if limit else ""
         return f"{why}nothing worth doing: {unseen:,} with too small an effect on the {found.word}"
     if not todo:
-        return nothing(found)
+        return explain_empty_list(found)
     first = next((x for x in todo if x.gain is not None), todo[0])
     shown = first.shown
     left = [x for x in todo if x is not first]
@@ -852,18 +858,18 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     # that the limit makes smaller, so that it does not look like the reason for something else.
     begins = f"{limit} is the limit; " if limit and _eases(first, found) else ""
     if shown is None:
-        more = f"; {counted(len(left), 'more thing')} to do" if left else ""
+        more = f"; {pluralize(len(left), 'more thing')} to do" if left else ""
         return f"{begins}{first.title}: worth unknown, {_why_unknown(first)}{more}"
     less_sure = (x for x in left if x.unit == first.unit and x.gained_us > first.gained_us)
     larger = max(less_sure, key=lambda x: x.gained_us, default=None)
-    told, more = bool(begins or not limit), f"; {counted(len(left), 'more thing')} to do" if left else ""
+    told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
         why = "" if told or not _eases(larger, found) else f", because {limit} is the limit"
         sure = "" if larger.at_most else f" ({larger.certainty})"
         more = f"; perhaps more{why}: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{sure}"
         told = told or bool(why)
     ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
-    each = _per(first, found.word, whole_of(found))
+    each = _name_saving_unit(first, found.word, whole_of(found))
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     share = f" (−{1 - shown.ratio:.0%})" if whole and shown.saving_us > 0 else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
@@ -912,7 +918,7 @@ def _limit_name(found: Recommendation) -> str:
     return "the host" if time is not None and time.waits and time.steps and not time.profiled else ""
 
 
-def nothing(found: Recommendation) -> str:
+def explain_empty_list(found: Recommendation) -> str:
     """Return the sentence that explains why there is nothing to do."""
     ceiling = found.ceiling
     if found.unlike:
@@ -934,6 +940,6 @@ def nothing(found: Recommendation) -> str:
         return f"no verdict: {one}nothing was timed with more than one kernel (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     text = (
-        f"nothing worth doing: no better solution is known for any of {counted(ceiling.problems, 'measured problem')}"
+        f"nothing worth doing: no better solution is known for any of {pluralize(ceiling.problems, 'measured problem')}"
     )
     return f"{text}; {untimed:.1%} of calls untimed" if untimed >= 0.001 else text

@@ -46,12 +46,12 @@ def interleave(
         means = ((times[0] + times[3]) / 2, (times[1] + times[2]) / 2)
         above.append(means[block % 2])
         below.append(means[1 - block % 2])
-        if block + 1 >= DOUBTFUL and refuted(Pairs(tuple(above), tuple(below)), floor):
+        if block + 1 >= DOUBTFUL and is_refuted(Pairs(tuple(above), tuple(below)), floor):
             break
     return Pairs(tuple(above), tuple(below))
 
 
-def refuted(pairs: Pairs, floor: float) -> bool:
+def is_refuted(pairs: Pairs, floor: float) -> bool:
     """Return True if the supposedly faster kernel gained less than ``floor`` in every block of measurements.
 
     A ``floor`` of 0.03 means 3 %.

@@ -15,11 +15,11 @@ import pandas as pd
 from analyzers.evidence import ladders
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem, facts_of, linked_measurements, run_facts
-from analyzers.evidence.passes import backward_weights, passes
+from analyzers.evidence.passes import backward_weights, find_best_pass_times
 from analyzers.evidence.picks import records
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.efficiency import efficiencies
-from analyzers.job.expectations import guesses
+from analyzers.job.expectations import estimate_times
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
@@ -103,12 +103,12 @@ def plan(
     call. Then only the counted call is planned.
     """
     calls = calls_by_problem(tables.workload)
-    wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
-    known = _known(tables, settings, wanted)
+    wanted = [x for x in map(problem_from_text, _find_called_texts(tables, calls)) if _is_selected(x, kind, direction)]
+    known = _find_known_times(tables, settings, wanted)
     traced = efficiencies(tables.kernels, tables.calls, tables.facts).set_index("problem")
     far = traced[traced["far"]]
     below, now_us = (1 - far["within_us"] / far["now_us"]).to_dict(), traced["now_us"].to_dict()
-    expected = _expected(tables, settings, wanted)
+    expected = _estimate_times(tables, settings, wanted)
     workspaces = tables.calls.groupby("problem")["workspace_bytes"].max().dropna()
 
     def item(problem: Problem) -> Item:
@@ -135,7 +135,7 @@ def plan(
     return items + [item(x.middle) for x in found]
 
 
-def _asked(tables: Tables, calls: pd.Series) -> list[str]:
+def _find_called_texts(tables: Tables, calls: pd.Series) -> list[str]:
     """Return the texts of the GEMMs and convolutions that the job calls. These are worth measuring.
 
     If no log has the calls, the ones with times in the job's own files are returned.
@@ -148,13 +148,13 @@ def _asked(tables: Tables, calls: pd.Series) -> list[str]:
     return [x for x in calls.index if x not in echoes]
 
 
-def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
+def _is_selected(problem: Problem, kind: str | None, direction: str | None) -> bool:
     if kind is not None and problem.kind != kind and not (kind == "gemm" and problem.kind == "grouped"):
         return False
     return direction is None or getattr(problem, "direction", None) == direction
 
 
-def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
+def _find_known_times(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
     """Return the time of each GEMM or convolution (µs), and the fraction of it that a better kernel would save.
 
     * The time is the time of the library's choice. If that is unknown, it is the time of the fastest kernel.
@@ -168,7 +168,7 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
     best_us, default_us = rows["best_us"], rows["default_us"]
     rows = rows.assign(time_us=default_us.fillna(best_us), regret=1 - best_us / default_us)
     measured = rows.groupby("measured").agg(time_us=("time_us", "min"), regret=("regret", "max"))
-    w = backward_weights(passes(tables), settings)
+    w = backward_weights(find_best_pass_times(tables), settings)
     w = w[w["slow"] & ~w["source_id"].isin(away)]
     slow = (1 - w["sibling_us"] / w["best_us"]).groupby(w["problem"]).max()
     measured["regret"] = pd.concat([measured["regret"], slow.reindex(measured.index)], axis=1).max(axis=1).fillna(0.0)
@@ -177,9 +177,9 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
     return dict(zip(links["problem"], zip(links["time_us"], links["regret"].clip(lower=0), strict=True), strict=True))
 
 
-def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
+def _estimate_times(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
     """Return two times for each GEMM or convolution, µs: the time that was measured, and how fast it should be."""
-    found = guesses(tables, settings)
+    found = estimate_times(tables, settings)
     if not found:
         return {}
     texts = pd.Series([x.text for x in wanted], dtype=object)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from analyzers.actions import ACTIONS
-from analyzers.actions.totals import wanted
+from analyzers.actions.totals import list_kernels_to_time
 from analyzers.evidence import ladders
 from analyzers.evidence.confirmations import Confirmation, Pairs, confirmation_text, judge, judge_all
 from analyzers.evidence.origins import ACTION, CONFIRM, PICK, RACE
@@ -34,7 +34,7 @@ from logparse.errors import UsageError
 from logparse.executors import ray_address
 from logparse.ingest import record
 from logparse.libraries.kinds.backend import Place
-from logparse.location import absolute
+from logparse.location import make_absolute
 from logparse.model import Fact, Measurement, Record, solution_from_text
 from logparse.store import Store
 
@@ -115,7 +115,7 @@ class ReplayReport:
     resume: bool = True
 
 
-def planned(store: Store, options: Options) -> list[Item]:
+def plan_replay(store: Store, options: Options) -> list[Item]:
     """Return the GEMMs and convolutions that ``logparse replay`` would measure, in the order of work.
 
     Raises StoreError if nothing was ingested, InputError if a backend is unknown.
@@ -146,7 +146,7 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []
-    found = wanted(tables_to_analyse(store, options.run), ACTIONS, Settings())
+    found = list_kernels_to_time(tables_to_analyse(store, options.run), ACTIONS, Settings())
     return [RaceTask(problem=problem, only=tuple(map(solution_from_text, texts))) for problem, texts in found]
 
 
@@ -162,13 +162,13 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
-    items = planned(store, options) if options.only != "actions" else []
+    items = plan_replay(store, options) if options.only != "actions" else []
     timed = timed_of(store, options)
     report = ReplayReport(run=run, total=len(timed) + len(items), resume=options.resume)
     recorder = _Recorder(store, report, options, progress)
     found, convs = units_of_facts(store.facts(run)), not traced_without_tf32(store, run)
     tf32 = found is not None and "tf32" in found.settings
-    place = Place(store=absolute(store.url), exhaustive=options.exhaustive, conv_tf32=convs, tf32=tf32)
+    place = Place(store=make_absolute(store.url), exhaustive=options.exhaustive, conv_tf32=convs, tf32=tf32)
     known, borrowed = without_checks(history(store), store) if options.resume else (History(), Borrowed())
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
 

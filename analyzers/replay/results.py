@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import CONFIRM, RACE
-from analyzers.evidence.statistics.intervals import median, spread
+from analyzers.evidence.statistics.intervals import median, relative_spread
 from analyzers.replay.racing import Rules
 from logparse.libraries.kinds.backend import CacheState
 from logparse.model import Measurement, Problem, Solution, Status
@@ -115,7 +115,7 @@ class Confirmed:
         Sample i of one was taken in the same block as sample i of the other.
         """
         timed = ((self.pick, self.pairs.pick_us), (self.winner, self.pairs.winner_us))
-        return tuple(measured(self.problem, s, samples, origin=CONFIRM) for s, samples in timed)
+        return tuple(make_measurement(self.problem, s, samples, origin=CONFIRM) for s, samples in timed)
 
 
 def environment_key(facts: Mapping[str, str]) -> str:
@@ -126,7 +126,7 @@ def environment_key(facts: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
 
 
-def measured(
+def make_measurement(
     problem: Problem,
     solution: Solution,
     samples: Sequence[float],
@@ -139,7 +139,7 @@ def measured(
 
     ``error`` is the relative error of the kernel's result.
     """
-    noise = spread(samples)
+    noise = relative_spread(samples)
     return Measurement(
         problem=problem,
         solution=solution,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
 from analyzers.replay.racing import WithdrawnError
-from analyzers.replay.results import Method, measured, not_measured
+from analyzers.replay.results import Method, make_measurement, not_measured
 from logparse.libraries.kinds.backend import (
     Backend,
     Conditions,
@@ -20,7 +20,7 @@ from logparse.libraries.kinds.backend import (
     Runnable,
     UnsupportedError,
 )
-from logparse.libraries.kinds.correctness import acceptable
+from logparse.libraries.kinds.correctness import is_acceptable
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
@@ -153,7 +153,7 @@ class Sampler:
         It also contains the workspace (bytes) and the relative error of the kernel's result.
         """
         runnable = self._prepared.get(solution.text)
-        return measured(
+        return make_measurement(
             self._problem,
             solution,
             samples,
@@ -201,7 +201,7 @@ class Sampler:
 
     def _check(self, solution: Solution, runnable: Runnable) -> None:
         error = self._errors[solution.text] = runnable.error()
-        if not acceptable(error, self._bound):
+        if not is_acceptable(error, self._bound):
             far = f"relative error {error:.2e} above {self._bound:.2e}"
             self._give_up(solution, "wrong", far if math.isfinite(error) else "not all was written")
         fault = runnable.fault()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import TypeAlias
 
-from analyzers.replay.confirm import refuted
+from analyzers.replay.confirm import is_refuted
 from analyzers.replay.device_workers import Device
 from analyzers.replay.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.replay.trial import ConfirmTask, RaceTask, Task
@@ -283,7 +283,7 @@ class Scheduler:
         """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s
-        if pair.task.turn >= self._method.processes or refuted(more.pairs, self._method.floor):
+        if pair.task.turn >= self._method.processes or is_refuted(more.pairs, self._method.floor):
             self._sink(done, device)
         else:
             self._pairs.append(pair)

@@ -30,7 +30,7 @@ from logparse.model import Measurement, problem_from_text, solution_from_text
 from logparse.quoting import Shell
 from logparse.store import Store
 from logparse.target import Facts, arch
-from logparse.text import counted
+from logparse.text import pluralize
 
 ONE_IN = 10
 """As a check, one of this many GEMMs and convolutions is measured again although another machine has timed it."""
@@ -88,7 +88,7 @@ class Borrowed:
             best = self.again.get(pair, "")
             if best in times and result.best_us:
                 lost.append((times[best] or 0.0) / result.best_us - 1)
-        line = f"{counted(settled, 'problem')} answered by other machines' records"
+        line = f"{pluralize(settled, 'problem')} answered by other machines' records"
         if not lost:
             return [line] if self.settled else []
         # Some were measured here nevertheless, as a check. The line also states how often the other machine's fastest
@@ -141,8 +141,8 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
         of = facts.get(str(source), {})
         files.append(bundle.dump(of, measurements_of(own), {}))
         machines[_machine(of)] += 1
-    notes = [f"{counted(len(known), 'problem')} with their calls, but without order or time of the calls"]
-    notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
+    notes = [f"{pluralize(len(known), 'problem')} with their calls, but without order or time of the calls"]
+    notes += [f"{pluralize(count, 'record')} of {machine}" for machine, count in machines.most_common()]
     emitted = [Emission(name, data, Shell(), shared=True) for name, data in files]
     # The notes are printed, so that the user sees what the bundle contains.
     return emitted, [*notes, "the files contain no paths, and no names of hosts, users or processes"]

@@ -168,7 +168,7 @@ class Trial:
         """
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
-            return self._timed(task)
+            return self._time_requested(task)
         offered, refused = self._offers()
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
@@ -176,7 +176,7 @@ class Trial:
         entrants = self._entrants(offered, task.known)
         if not entrants:
             return replace(self._known_result(offered[0], task.known), offered=len(offered))
-        return replace(self._raced(offered[0], entrants), offered=len(offered))
+        return replace(self._race_entrants(offered[0], entrants), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
         """Return which kernel is the fastest for a GEMM or convolution, from earlier measurements on this machine.
@@ -202,7 +202,7 @@ class Trial:
             ended=ended,
         )
 
-    def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
+    def _race_entrants(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
         sampler = self._sampler()
         ran: Race[Solution] | None = None
         ended = ""
@@ -275,7 +275,7 @@ class Trial:
 
     # ------------------------------------------------------------------ solutions that an action chooses
 
-    def _timed(self, task: RaceTask) -> Result:
+    def _time_requested(self, task: RaceTask) -> Result:
         """Time only the requested kernels, without a search.
 
         They take turns, so that a drift affects all of them alike.

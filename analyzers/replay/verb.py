@@ -17,13 +17,13 @@ from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.replay.device_workers import local_devices
 from analyzers.replay.plan import Item
-from analyzers.replay.replay import Options, ReplayReport, ReplayStep, planned, replay, timed_of
+from analyzers.replay.replay import Options, ReplayReport, ReplayStep, plan_replay, replay, timed_of
 from analyzers.replay.results import Result
 from logparse.errors import InputError
 from logparse.libraries.all_backends import BACKENDS
 from logparse.output import Answer
 from logparse.store import Store
-from logparse.text import counted
+from logparse.text import pluralize
 
 
 def plan(store: Store, options: Options) -> Answer:
@@ -31,18 +31,21 @@ def plan(store: Store, options: Options) -> Answer:
 
     Raises InputError for a GPU that does not exist on this machine.
     """
-    items = planned(store, options)
+    items = plan_replay(store, options)
     if options.devices and options.engine == "local":
         local_devices(options.devices)
     timed = timed_of(store, options)
     count = sum(len(x.only) for x in timed)
     actions = [
-        (f"only timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}")
+        (
+            f"only timed for actions, without a search: {pluralize(len(timed), 'problem')}, "
+            f"{pluralize(count, 'solution')}"
+        )
     ]
     if options.only == "actions":
         return Answer(actions, plan_rows([]), "replay")
     frame = plan_rows(items)
-    line = f"{counted(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
+    line = f"{pluralize(len(items), 'problem')}, about {frame['cost_s'].sum():,.0f} s of device time"
     return Answer([frame.drop(columns="text"), line, *(actions if timed else ())], frame, "replay")
 
 
@@ -59,7 +62,9 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 
     refuse_what_cannot_run(options)
     report = replay(store, options, take)
-    ladder = [] if options.ladder is None else ladders.judged(tables_of(store, report.run), Settings(), options.ladder)
+    ladder = (
+        [] if options.ladder is None else ladders.choose_rungs(tables_of(store, report.run), Settings(), options.ladder)
+    )
     return Answer([*(x.line for x in ladder), *report_lines(report)], code=130 * report.interrupted)
 
 

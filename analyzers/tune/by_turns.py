@@ -18,7 +18,7 @@ import pandas as pd
 
 from analyzers.compare.unit_time import SideBySide, Times, unit_time
 from analyzers.evidence.units import Units, units_of_facts
-from analyzers.tune.side_by_side import AloneError, NotAppliedError, Proves, Side, always, pair
+from analyzers.tune.side_by_side import AloneError, NotAppliedError, Proves, Side, find_nothing_missing, pair
 from analyzers.tune.starts import Starts
 from logparse.capture import job
 from logparse.capture.applied import FOLDER
@@ -56,7 +56,7 @@ def by_turns(
     most: int = MOST_PAIRS,
     counts: Mapping[str, float] | None = None,
     starts: Starts | None = None,
-    proves: Proves = always,
+    proves: Proves = find_nothing_missing,
 ) -> Times | SideBySide | None:
     """Run the job with and without the changes several times, and return the times of its steps.
 
@@ -129,7 +129,7 @@ def one_by_one(
     most: int,
     most_s: float,
     starts: Starts | None = None,
-    proves: Proves = always,
+    proves: Proves = find_nothing_missing,
 ) -> Times | None:
     """Measure how long the steps of a job take without and with some changes, by running the job in both ways in turn.
 
@@ -141,7 +141,9 @@ def one_by_one(
     turn, turns, begun = 0, 2 * RUNS, time.monotonic()
     while turn < turns:
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
-            units = alone((before, after)[turn % 2], Path(folder), unit, say, starts, proves if turn % 2 else always)
+            units = run_alone(
+                (before, after)[turn % 2], Path(folder), unit, say, starts, proves if turn % 2 else find_nothing_missing
+            )
         if units is None:
             say("the times of the traced runs are used instead")
             return None
@@ -157,8 +159,13 @@ def _at_most(least: int, most: int) -> str:
     return f"{least} times" + f", at most {most} times if these runs decide nothing" * (most > least)
 
 
-def alone(
-    job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
+def run_alone(
+    job_as_it_is: Side,
+    folder: Path,
+    unit: str,
+    say: Say,
+    starts: Starts | None = None,
+    proves: Proves = find_nothing_missing,
 ) -> Units | None:
     """Run the user's job once, without logs and profiler, and return how long its steps take. None if that fails.
 

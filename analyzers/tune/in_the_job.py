@@ -34,19 +34,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyzers.actions import ACTIONS
-from analyzers.evidence.trials import Tried, gathered
+from analyzers.evidence.trials import Tried, combine_starts
 from analyzers.evidence.units import word_of_sort
 from analyzers.tune.starts import Starts
 from logparse.capture import job
 from logparse.capture.in_job.logparse_in_job.pairs import FLOOR, NO_TIME, SHORTEST_JOB
 from logparse.capture.in_job.logparse_in_job.switches import AT_START, NAMES, TOGETHER
-from logparse.capture.notes import observed
-from logparse.capture.plan import trying
+from logparse.capture.notes import read_observed_steps
+from logparse.capture.plan import make_trial_environment
 from logparse.capture.run import Say
 from logparse.errors import UsageError
 from logparse.libraries.own.job_trials import Record, dump, record
 from logparse.output.files import write_file
-from logparse.text import one_of, printable
+from logparse.text import make_printable, one_of
 
 MOST_STARTS = 8
 _FRUITLESS = 2
@@ -139,8 +139,8 @@ def try_in_the_job(
     names, notes, made, fruitless, code = _first(asked), dict[str, None](), 0, 0, 0
     patient_until = time.monotonic() + asked.patience_s
     while made < MOST_STARTS and fruitless < _FRUITLESS:
-        tried = gathered(names, records, asked.floor)
-        wanted = _wanted(tried, time.monotonic() < patient_until, asked.is_short)
+        tried = combine_starts(names, records, asked.floor)
+        wanted = _choose_changes(tried, time.monotonic() < patient_until, asked.is_short)
         if not wanted:
             break
         names += [x for x in wanted if x not in names]
@@ -164,7 +164,7 @@ def try_in_the_job(
             break
     sorts = [x.sort for x in records if x.sort]
     word = word_of_sort(sorts[0]) if sorts else "unit"
-    tried = gathered(names, records, asked.floor)
+    tried = combine_starts(names, records, asked.floor)
     if all(x.outcome != "not tried" for x in tried):  # a later start has tried the others
         notes.pop(NO_TIME, None)
     return Answer(tuple(tried), word, made, tuple(records), tuple(notes), code)
@@ -186,7 +186,7 @@ def _first(asked: Trial) -> list[str]:
     return [TOGETHER.join(together)] * (asked.is_short and len(together) > 1) + [*asked.actions]
 
 
-def _wanted(tried: Sequence[Tried], patient: bool, short: bool) -> list[str]:
+def _choose_changes(tried: Sequence[Tried], patient: bool, short: bool) -> list[str]:
     """Return the names of the changes to try when the job is started next.
 
     For example, a change was not tried yet, or seemed to be faster once, which must be confirmed.
@@ -265,19 +265,19 @@ def _start(
             "rows": list(asked.rows),
         }
         write_file(folder / "asked.json", json.dumps(plan).encode(), within=folder)
-        made = trying(folder, asked.unit, environ, folder / "asked.json")
+        made = make_trial_environment(folder, asked.unit, environ, folder / "asked.json")
         with job.Together() as together, starts.stdin.given() as streams:
             try:
                 child = together.start(command, made, streams)
             except OSError as error:
                 code = job.NOT_FOUND if isinstance(error, FileNotFoundError) else job.CANNOT_RUN
-                return _Start((), code, False, (f"{printable(command[0])}: {error.strerror}",))
-            ended_by_us = _await(child, together, folder, asked, say)
+                return _Start((), code, False, (f"{make_printable(command[0])}: {error.strerror}",))
+            ended_by_us = _wait_for_end(child, together, folder, asked, say)
             interrupted = together.interrupted
         records = [x for x in read(folder) if x.rank == 0]
-        noted = [printable(line) for line in observed(folder).lines()]
+        noted = [make_printable(line) for line in read_observed_steps(folder).lines()]
     code = 0 if ended_by_us else child.returncode if child.returncode >= 0 else 128 - child.returncode
-    how = "" if ended_by_us or interrupted else _how(child.returncode)
+    how = "" if ended_by_us or interrupted else _explain_exit(child.returncode)
     records = [_with_end(x, how) for x in records]
     # A launcher without units, for example torchrun, reports our signal
     reasons = [x.why for x in records if x.why and (x.units or not ended_by_us)]
@@ -292,7 +292,7 @@ def _start(
     return _Start(tuple(records), code, interrupted, tuple(notes))
 
 
-def _how(returncode: int) -> str:
+def _explain_exit(returncode: int) -> str:
     if returncode < 0:
         return f"the job was ended by {signal.Signals(-returncode).name}"
     return f"the job ended with exit code {returncode}" if returncode else ""
@@ -310,7 +310,7 @@ def _with_end(found: Record, how: str) -> Record:
     return replace(found, seen=seen, why=f"{how} while {found.on} was on")
 
 
-def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
+def _wait_for_end(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
     """Wait until the job ends, or until all changes were tried and the job can be ended. Show the progress meanwhile.
 
     Returns True if the job had to be ended by a signal.

@@ -25,7 +25,7 @@ from analyzers.tune.starts import Starts
 from logparse.capture import job
 from logparse.capture.applied import FOLDER
 from logparse.capture.plan import by_turns
-from logparse.text import counted
+from logparse.text import pluralize
 
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment: the job without or with the changes."""
@@ -51,7 +51,7 @@ function returns an empty text. Otherwise it returns the reason why nothing show
 """
 
 
-def always(marks: Path) -> str:
+def find_nothing_missing(marks: Path) -> str:
     """Return an empty text, which means that nothing is missing. It is used for the job without changes.
 
     For the job with changes, another function returns what is missing to prove that the changes were made.
@@ -74,7 +74,9 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
     return "MASTER_PORT" in environ or any(map(_PORT.match, command)) or (launched and "--standalone" not in command)
 
 
-def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
+def pair(
+    before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = find_nothing_missing
+) -> Pair:
     """Run the job with and without the changes at the same time, and return the times of their steps.
 
     * AloneError: the job cannot run twice at once.
@@ -121,7 +123,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
                     raise AloneError(
-                        f"the job did {counted(len(found[0]), 'turn')} of {units} steps, which are too few to compare"
+                        f"the job did {pluralize(len(found[0]), 'turn')} of {units} steps, which are too few to compare"
                     )
                 return found
             both[which] = times
@@ -152,7 +154,7 @@ class _Side:
         command, environ = self._side
         with contextlib.suppress(OSError):
             self._child = self._together.start(command, by_turns(self._folder, self._unit, environ), self._streams)
-        found = self._awaited(0, _READY_S)
+        found = self._wait_for_ranks(0, _READY_S)
         if found is None:
             raise AloneError("the job reached no step at which it could pause while the other run continues")
         if any(x.get("workers") for x in found):
@@ -171,7 +173,7 @@ class _Side:
         path = self._folder / f"{number}.go"
         path.with_suffix(".part").write_text(str(units))
         path.with_suffix(".part").rename(path)
-        found = self._awaited(number, _SLOW_S)
+        found = self._wait_for_ranks(number, _SLOW_S)
         return _mean(found) if found else None
 
     @property
@@ -183,7 +185,7 @@ class _Side:
         """Let the job run to its end. Until now, it had to stop regularly to let the other job run."""
         (self._folder / "free").touch()
 
-    def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
+    def _wait_for_ranks(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
         """Wait until all ranks of the job have reported the times of their latest steps, and return the reports.
 
         ``number``: the number of the turn. None if the job has ended, or a rank took too long.

@@ -14,11 +14,11 @@ from pathlib import Path
 from analyzers.evidence.units import Units
 from logparse.capture import job
 from logparse.capture.kept_input import KeptInput
-from logparse.capture.notes import observed
+from logparse.capture.notes import read_observed_steps
 from logparse.capture.plan import timing
 from logparse.capture.run import Say
 from logparse.errors import InputError
-from logparse.text import printable
+from logparse.text import make_printable
 
 _FEWER = 0.9
 """If a run does fewer steps than this fraction (0 to 1) of the first run's steps, the user is warned.
@@ -52,7 +52,8 @@ class Starts:
         done = subprocess.run(command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=2, check=False)
         if done.returncode:
             raise InputError(
-                f"--before-each {printable(self.before_each)}: ended with exit code {done.returncode}, so the job is "
+                f"--before-each {make_printable(self.before_each)}: ended with exit code {done.returncode}, so the job "
+                "is "
                 "not started"
             )
 
@@ -65,10 +66,10 @@ class Starts:
         made, begun = timing(folder, unit, environ), time.monotonic()
         ended = job.run(command, made, stdin=self.stdin)
         self.timed_s = time.monotonic() - begun
-        for line in observed(folder).lines():
+        for line in read_observed_steps(folder).lines():
             if line not in self._told:
                 self._told.add(line)
-                say(printable(line))
+                say(make_printable(line))
         return ended
 
     def fewer(self, first: Units, now: Units | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from analyzers.evidence.trials import Tried
 from analyzers.tune.in_the_job import Answer as Tries
 from logparse.output import Answer
-from logparse.text import counted, duration
+from logparse.text import duration, pluralize
 
 MEASURED = "measured in your job"
 
@@ -59,7 +59,7 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
     if known := times(x, word):
         yield known
     if x.pairs:
-        yield f"{counted(len(x.pairs), 'pair')} in {_processes(len(x.timed))}, {x.seconds:.0f} s"
+        yield f"{pluralize(len(x.pairs), 'pair')} in {_processes(len(x.timed))}, {x.seconds:.0f} s"
     if x.same is not None and x.outcome not in ("differs", "refused", "broken"):
         yield f"same result within {x.same[0]:.1e} ({x.same[2]}; rounding alone may differ by {x.same[1]:.1e})"
     if x.detail:
@@ -94,7 +94,7 @@ def row(x: Tried, word: str) -> dict[str, object]:
     }
 
 
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the arguments of ``logparse try`` at ``--``: the changes to try, and the job's command.
 
     Raises UsageError if ``--`` or the command is missing, or if an option follows the changes.

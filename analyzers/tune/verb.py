@@ -28,11 +28,11 @@ from analyzers.recommend.apply_module import NAME, alternatives, has_lines, modu
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import advise, job_module, with_step, write
-from analyzers.recommend.verdict import hidden, verdict
+from analyzers.recommend.verdict import find_hidden_changes, verdict
 from analyzers.replay.replay import Options, replay
 from analyzers.replay.scheduler import Limits
 from analyzers.tune import in_the_job, try_verb
-from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turns
+from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, by_turns, run_alone
 from analyzers.tune.starts import Starts
 from logparse.capture import applied as marks
 from logparse.capture import with_overrides
@@ -45,7 +45,7 @@ from logparse.ingest.input_file import CAPTURES
 from logparse.libraries.kinds.format import Emission
 from logparse.output.files import write_file
 from logparse.store import Store, command_line
-from logparse.text import counted, fitted, signed
+from logparse.text import cut_to_width, format_difference, pluralize
 
 _MOST_TRIED, _TRIAL_S, _PATIENCE_S, _ANSWER_S = 4, 30.0, 45.0, 90.0
 """Limits for trying changes in the running job.
@@ -95,12 +95,12 @@ def tune(
     try:
         job = job.captured()
         spent_s = time.monotonic() - begun
-        job.replayed()
-        found, actions, files = job.recommended(spent_s)
+        job.time_kernels()
+        found, actions, files = job.find_changes(spent_s)
         again = job.run_again(actions, files)
         if again.missing:
             job.not_applied(found, again)
-        job.settled(found, job.verified(found, actions, files, again), bool(files))
+        job.settled(found, job.verify_changes(found, actions, files, again), bool(files))
     except KeyboardInterrupt:
         say(f"interrupted: {job.goes_on}")
         return 130
@@ -204,7 +204,7 @@ class _Job:
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
         self.say(
-            f"    {counted(first.count, first.word)} are too few for steady times: run the job once more, traced "
+            f"    {pluralize(first.count, first.word)} are too few for steady times: run the job once more, traced "
             "from the middle on"
         )
         trace = replace(self.tuning.trace, expected=first.count)
@@ -235,7 +235,7 @@ class _Job:
         self.say("    run the job once more without logs and profiler, to time its steps")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
-        times = alone((self.command, self.environ), folder, unit, self.say, self.starts)
+        times = run_alone((self.command, self.environ), folder, unit, self.say, self.starts)
         self.compare_units(times)
         if times is not None:
             ingest([str(folder)], self.store, run=self.run)
@@ -246,18 +246,18 @@ class _Job:
         if first is not None and (line := self.starts.fewer(first, now)):
             self.say(f"warning: {line}")
 
-    def replayed(self) -> None:
+    def time_kernels(self) -> None:
         what = "time the job's calls with each action, then search for faster kernels"
         self.say(f"2/5 replay: {what}, for at most {self.tuning.budget_s:,.0f} s")
         log = self.tuning.out / f"{self.run}-replay.log"
         with _output_in(log):
             report = replay(self.store, Options(run=self.run, limits=Limits(budget_s=self.tuning.budget_s)))
         if printed := log.read_bytes().count(b"\n"):
-            self.say(f"the libraries printed {counted(printed, 'line')}: {log}")
+            self.say(f"the libraries printed {pluralize(printed, 'line')}: {log}")
         if report.interrupted:
             raise KeyboardInterrupt
 
-    def recommended(self, spent_s: float) -> tuple[Recommendation, list[str], list[Path]]:
+    def find_changes(self, spent_s: float) -> tuple[Recommendation, list[str], list[Path]]:
         """Find out which changes make the job faster, and write the files that make these changes.
 
         ``spent_s``: seconds of tuning so far, without ``logparse replay``. Returns the recommendation, the changes'
@@ -270,7 +270,7 @@ class _Job:
             found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
         # These changes need no edit of the user's program.
-        alone = without_a_change(found.actions, hidden(found), found.in_job, found.combination)
+        alone = without_a_change(found.actions, find_hidden_changes(found), found.in_job, found.combination)
         actions = [x.action.name for x in alone]
         if any(x.outcome == "measured" for x in found.tried):
             # Starts of a job cannot show what a small change adds to a measured gain.
@@ -343,10 +343,10 @@ class _Job:
             self.say(f"    {line}")
         made = job_module(found)
         head = "tune: not verified, because not every change was in force in the second run of the job"
-        self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
+        self._ended(found, [head, *(cut_to_width(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
 
-    def verified(
+    def verify_changes(
         self, found: Recommendation, actions: Sequence[str], files: Sequence[Path], again: _Again
     ) -> ActionProof:
         self.say("5/5 verify")
@@ -388,7 +388,7 @@ class _Job:
                 rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
-        made = module(entries, kept, left, rest.step_gain, hidden(rest), rest.in_job, rest.combination)
+        made = module(entries, kept, left, rest.step_gain, find_hidden_changes(rest), rest.in_job, rest.combination)
         path = self.tuning.out / NAME
         if made is not None:
             write_file(path, made.data, within=self.tuning.out)
@@ -397,7 +397,7 @@ class _Job:
         first, *more = lines_of(proof)
         gone = (x for x in found.actions if x.pays and not changed.isdisjoint(y.of for y in x.parts))
         if kept:
-            more += _unweighed([x for x in gone if x.action.name not in weighed], (*kept, *left))
+            more += _name_unmeasured_changes([x for x in gone if x.action.name not in weighed], (*kept, *left))
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
@@ -406,7 +406,7 @@ class _Job:
         listed = {name for x in verdict(left).todo for name in x.names}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
             apply += made.lines
-        for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
+        for line in screen.render_end(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):
             self.say(line)
 
 
@@ -435,7 +435,7 @@ def in_job_lines(found: Recommendation) -> list[str]:
         return []
     lost = [x.name for x in found.tried if x.is_lost]
     lines = [f"tune: {best.name}: {try_verb.times(best, found.word)}, {try_verb.MEASURED}"]
-    return lines + [fitted(f"  tried in your job, and not faster: {', '.join(lost)}")] * bool(lost)
+    return lines + [cut_to_width(f"  tried in your job, and not faster: {', '.join(lost)}")] * bool(lost)
 
 
 @contextmanager
@@ -461,7 +461,7 @@ def _output_in(path: Path) -> Iterator[None]:
             os.close(own)
 
 
-def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
+def _name_unmeasured_changes(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
     """Yield a line that names further changes which may save time, but were never measured with the chosen changes.
 
     * ``gone``: the further changes.
@@ -470,8 +470,10 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
     # A change is not named if it is an alternative to one that is there.
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
-        names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)
-        yield fitted(f"  would save time, but were not timed together with these changes: {names}")
+        names = ", ".join(
+            f"{x.action.name} ({format_difference(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside
+        )
+        yield cut_to_width(f"  would save time, but were not timed together with these changes: {names}")
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:

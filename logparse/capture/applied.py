@@ -24,7 +24,7 @@ from pathlib import Path
 from logparse.capture import kept_out
 from logparse.libraries.own import applied_marks
 from logparse.output.files import write_file
-from logparse.text import printable
+from logparse.text import make_printable
 
 VARIABLE = "LOGPARSE_APPLIED"
 """Environment variable with the folder into which the job's processes write which settings they applied.
@@ -78,10 +78,10 @@ def asked_of(overrides: Path) -> Asked:
         text = (overrides / "apply.py").read_text(encoding="utf-8")
     except (OSError, ValueError):
         return Asked(scripts=scripts)
-    return Asked(_alone(text), scripts, VARIABLE in text)
+    return Asked(_read_settings(text), scripts, VARIABLE in text)
 
 
-def _alone(text: str) -> tuple[str, ...] | None:
+def _read_settings(text: str) -> tuple[str, ...] | None:
     """Return the PyTorch settings that a generated script ``apply.py`` changes without further calls.
 
     ``text`` is the script's source text. Returns None if the script does not list these settings.
@@ -138,7 +138,8 @@ class Applied:
     def notes(self) -> list[str]:
         """Lines for the user about settings of which it is not known whether they were in force until the end."""
         return [
-            f"{printable(name)} was set in {processes(count)}, but it is not known whether it was still in force at "
+            f"{make_printable(name)} was set in {processes(count)}, but it is not known whether it was still in force "
+            "at "
             "the end: a process that is killed or ends by os._exit cannot report it"
             for name, count in sorted(self.unknown.items())
         ]
@@ -191,10 +192,10 @@ def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
         out.append(applied_marks.undone(name, found.undone[name], of))
     names = [name for name in asked.settings or () if not found.made(name)]
     if names or (asked.settings is None and not any((found.settings, found.lost, found.unknown, found.models))):
-        out.append(f"not applied: {', '.join(names) or 'apply.py'}: {_why(asked, command)}")
+        out.append(f"not applied: {', '.join(names) or 'apply.py'}: {_explain_silence(asked, command)}")
     if asked.scripts and not found.variables:
         out.append(
-            f"not applied: apply.sh of {', '.join(map(printable, asked.scripts))}: it refused this machine, as "
+            f"not applied: apply.sh of {', '.join(map(make_printable, asked.scripts))}: it refused this machine, as "
             "stated above, or could not be read"
         )
     return out
@@ -205,7 +206,7 @@ def processes(number: int) -> str:
     return "1 process" if number == 1 else f"{number:,} processes"
 
 
-def _why(asked: Asked, command: Sequence[str]) -> str:
+def _explain_silence(asked: Asked, command: Sequence[str]) -> str:
     if not asked.marking:
         return "this apply.py does not report which changes it applies; write apply.py again with `logparse recommend`"
     return kept_out.reason(command) or f"no process of the job reported that it ran apply.py: {kept_out.NO_TORCH}"

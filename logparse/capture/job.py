@@ -51,7 +51,7 @@ class Ended:
     not_run: str | None = None  # why the command could not be started
 
 
-def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
+def why_not_startable(program: str, environ: Mapping[str, str]) -> Ended | None:
     """Return why a program cannot be started: the exit code that a shell would give, and the error.
 
     Returns None if the program can be started.

@@ -77,7 +77,7 @@ def rocm_tools() -> dict[str, str]:
     out = {}
     with contextlib.suppress(OSError):
         out["driver"] = Path("/sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
-    return out | _common(rocminfo(_printed("rocminfo")))
+    return out | _find_common_facts(rocminfo(_run_tool("rocminfo")))
 
 
 def rocminfo(text: str) -> list[dict[str, str]]:
@@ -112,10 +112,10 @@ def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
 
 def nvidia_tools() -> dict[str, str]:
     """Return the NVIDIA GPU's name, driver version and compute capability (``sm_90``), from ``nvidia-smi``."""
-    rows = _printed("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
+    rows = _run_tool("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
     gpus = [row.split(", ") for row in rows.splitlines()]
     named = [dict(zip(("device", "driver", "arch"), gpu)) for gpu in gpus if len(gpu) == 3]  # noqa: B905 (Python 3.9)
-    return _common([gpu | {"arch": "sm_" + gpu["arch"].replace(".", "")} for gpu in named])
+    return _find_common_facts([gpu | {"arch": "sm_" + gpu["arch"].replace(".", "")} for gpu in named])
 
 
 def torch_facts() -> dict[str, str]:
@@ -131,7 +131,9 @@ def torch_facts() -> dict[str, str]:
     if not torch.cuda.is_available():
         return out
     out["backend"] = "HIP" if getattr(torch.version, "hip", None) else "CUDA"
-    out.update(_common(_device(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())))
+    out.update(
+        _find_common_facts(_device(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count()))
+    )
     with contextlib.suppress(Exception):  # PyTorch is older than 2.3, or was built without TunableOp
         # PyTorch writes the validators into its TunableOp files.
         validators: Iterable[tuple[str, str]] = torch.cuda.tunable.get_validators()
@@ -170,13 +172,13 @@ def loaded_libraries() -> dict[str, str]:
     return out
 
 
-def _common(devices: Iterable[dict[str, str]]) -> dict[str, str]:
+def _find_common_facts(devices: Iterable[dict[str, str]]) -> dict[str, str]:
     """Return the facts that all GPUs of the machine have in common."""
     first, *others = [*devices] or [{}]
     return {name: value for name, value in first.items() if all(x.get(name) == value for x in others)}
 
 
-def _printed(*command: str) -> str:
+def _run_tool(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):

@@ -38,7 +38,7 @@ class Observed:
             yield note if number == 1 else f"{note} (in {processes(number)})"
 
 
-def observed(folder: Path) -> Observed:
+def read_observed_steps(folder: Path) -> Observed:
     """Read how many steps the job's processes did, and their remarks for the user, from the files ``units_*.json``.
 
     ``folder`` holds these files. An incomplete file is ignored.
@@ -70,7 +70,7 @@ def never_called(found: Observed, unit: str) -> str:
     )
 
 
-def untraced(folder: Path, found: Observed, command: Sequence[str]) -> str:
+def explain_missing_trace(folder: Path, found: Observed, command: Sequence[str]) -> str:
     """Return a sentence that tells the user why there is no trace of the job, and what to do.
 
     Returns an empty text if the job's steps were counted, or if there is a trace.

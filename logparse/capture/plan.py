@@ -135,7 +135,7 @@ def plan(
     logged = [x for x in CAPTURES if gpus & {*x.platforms} and x.library not in leave_out]
     _refuse_cancelling(command, [x for x in CAPTURES if x.library not in leave_out])
     settings = [setting for capture in logged for setting in capture.settings(asked)]
-    warnings = [*_mended(settings, environ), *_doubtful(command)]
+    warnings = [*_report_changed_variables(settings, environ), *_warn_of_launcher(command)]
     warnings += [doubt for capture in logged for doubt in capture.doubts(asked)]
     if trace is not None:  # The settings of a trace add to the job's PYTHONPATH, and replace nothing
         settings += _trace(asked.folder, trace, environ)
@@ -159,7 +159,7 @@ def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, s
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
-def trying(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
+def make_trial_environment(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
     """Return the environment variables for a job in which changes are switched on and off while it runs.
 
     The job's steps are timed with and without each change (``in_job/logparse_in_job/trial.py``). The file ``asked``
@@ -254,7 +254,7 @@ def _refuse_cancelling(command: Sequence[str], captures: Iterable[Capture]) -> N
                 raise InputError(f"the command sets {name}={value}: {why}; remove it from the command")
 
 
-def _mended(settings: Sequence[Setting], environ: Mapping[str, str]) -> Iterator[str]:
+def _report_changed_variables(settings: Sequence[Setting], environ: Mapping[str, str]) -> Iterator[str]:
     for setting in settings:
         present = environ.get(setting.name)
         if setting.value is None and present is not None:
@@ -263,7 +263,7 @@ def _mended(settings: Sequence[Setting], environ: Mapping[str, str]) -> Iterator
             yield f"{setting.name} is {setting.value} for this job instead of {present}"
 
 
-def _doubtful(command: Sequence[str]) -> Iterator[str]:
+def _warn_of_launcher(command: Sequence[str]) -> Iterator[str]:
     program = os.path.basename(command[0]) if command else ""
     if program in _NO_ENVIRONMENT:
         yield f"{program} does not pass its environment to the job; run logparse capture within it"

@@ -17,7 +17,7 @@ from logparse.capture.kept_input import KeptInput
 from logparse.capture.plan import Plan
 from logparse.errors import InputError, LogparseError
 from logparse.output.files import write_file
-from logparse.text import printable
+from logparse.text import make_printable
 
 Say: TypeAlias = Callable[[str], None]
 """Function that shows one line to the user.
@@ -55,8 +55,8 @@ def capture(
     If something goes wrong with the logs, the exit code is still the job's. The error is shown, and the logs stay in
     their folder.
     """
-    if refused := job.unrunnable(command[0], environ):  # Checked before a store and a folder are made
-        say(f"error: {printable(command[0])}: {refused.not_run}")
+    if refused := job.why_not_startable(command[0], environ):  # Checked before a store and a folder are made
+        say(f"error: {make_printable(command[0])}: {refused.not_run}")
         return refused.code, []
     store = open_store()  # The store is opened before the job, because an error here must not come hours later
     try:
@@ -65,22 +65,22 @@ def capture(
     except OSError as error:
         raise InputError(f"--out {plan.folder}: {error.strerror}") from error
     for warning in plan.warnings:
-        say(f"warning: {printable(warning)}")
-    say(f"the logs go to {printable(str(plan.folder))}")
+        say(f"warning: {make_printable(warning)}")
+    say(f"the logs go to {make_printable(str(plan.folder))}")
     errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
     ended = job.run(command, made, errors, plan.copy, stdin)
     if ended.not_run:
-        say(f"error: {printable(command[0])}: {ended.not_run}")
+        say(f"error: {make_printable(command[0])}: {ended.not_run}")
         return ended.code, []
-    for line in _losses(plan, ended):
-        say(f"warning: {printable(line)}")
+    for line in _report_losses(plan, ended):
+        say(f"warning: {make_printable(line)}")
     for line in _observation(plan, command):
-        say(printable(line))
+        say(make_printable(line))
     try:
         return ended.code, _read(command, plan, store, say, run, environ)
     except (OSError, LogparseError) as error:
-        say(f"error: {printable(str(error))}")
-        say(f"the logs are in {printable(str(plan.folder))}; `logparse ingest` reads them")
+        say(f"error: {make_printable(str(error))}")
+        say(f"the logs are in {make_printable(str(plan.folder))}; `logparse ingest` reads them")
         return ended.code, []
 
 
@@ -132,16 +132,16 @@ def _observation(plan: Plan, command: Sequence[str]) -> Iterator[str]:
     """
     from logparse.capture import notes
 
-    found = notes.observed(plan.folder)
+    found = notes.read_observed_steps(plan.folder)
     yield from found.lines()
     if line := notes.never_called(found, plan.unit):
         yield line
     # No reason is given if the job's steps were counted.
-    if plan.traced and (line := notes.untraced(plan.folder, found, command)):
+    if plan.traced and (line := notes.explain_missing_trace(plan.folder, found, command)):
         yield line
 
 
-def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
+def _report_losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
     if ended.lost_copy:
         yield f"standard error was not copied to its end, so some of MIOpen's calls are missing: {ended.lost_copy}"
     empty = sorted(path.name for path in plan.folder.glob("hipblaslt_*.log") if not path.stat().st_size)

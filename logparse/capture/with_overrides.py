@@ -21,7 +21,7 @@ from logparse.capture import applied as marks
 from logparse.capture import job
 from logparse.capture.in_job import __file__ as _in_job
 from logparse.errors import InputError
-from logparse.quoting import Shell, filled, joined, shell_word
+from logparse.quoting import Shell, fill_template, join_code, shell_word
 
 FOLDER = Path(_in_job).parent
 """Folder that comes first on the job's ``PYTHONPATH``. Its ``sitecustomize.py`` starts logparse's code in the job."""
@@ -107,8 +107,8 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
     made = with_torch(environ, module) if module.is_file() else dict(environ)
     if not scripts:
         return list(command), made
-    sourced = [filled(Shell(". @path@ || :; "), {"path": shell_word(path)}) for path in scripts]
-    return ["sh", "-c", joined(Shell(), [*sourced, Shell('exec "$@"')]), "sh", *command], made
+    sourced = [fill_template(Shell(". @path@ || :; "), {"path": shell_word(path)}) for path in scripts]
+    return ["sh", "-c", join_code(Shell(), [*sourced, Shell('exec "$@"')]), "sh", *command], made
 
 
 def with_torch(environ: Mapping[str, str], *files: Path) -> dict[str, str]:

@@ -72,7 +72,7 @@ class Executor(Protocol):
         # of the caller, too.
 
 
-def tried(
+def run_with_retries(
     items: Iterable[T],
     room: Callable[[], int],
     start: Callable[[T], H],
@@ -116,7 +116,7 @@ def report(name: str, count: int) -> None:
 
 
 @contextmanager
-def reporting(to: Progress | None) -> Iterator[None]:
+def pass_progress_to(to: Progress | None) -> Iterator[None]:
     """Context in which progress reports of this process are passed to the function ``to``.
 
     Code reports its progress by calling ``report``. With ``to=None`` these calls do nothing.
@@ -129,7 +129,7 @@ def reporting(to: Progress | None) -> Iterator[None]:
         _report_to = before
 
 
-def attempted(function: Callable[[T], R], item: T) -> R | TaskError:
+def call_or_error(function: Callable[[T], R], item: T) -> R | TaskError:
     """Call the function and return its result. If it raises an exception, return a TaskError instead.
 
     A TaskError can be pickled, so a worker process can send it back.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
-from logparse.executors.executor import Progress, Resources, TaskError, attempted, reporting
+from logparse.executors.executor import Progress, Resources, TaskError, call_or_error, pass_progress_to
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -58,9 +58,9 @@ class LocalExecutor:
 
             yield from Pool(function, self.together, progress).run(chain(ahead, rest))
             return
-        with reporting(progress):
+        with pass_progress_to(progress):
             for item in chain(ahead, rest):
-                yield item, attempted(function, item)
+                yield item, call_or_error(function, item)
 
 
 def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:

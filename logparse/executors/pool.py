@@ -9,7 +9,15 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from logparse.executors.executor import TRIES, LostError, Progress, TaskError, attempted, reporting, tried
+from logparse.executors.executor import (
+    TRIES,
+    LostError,
+    Progress,
+    TaskError,
+    call_or_error,
+    pass_progress_to,
+    run_with_retries,
+)
 from logparse.executors.processes import death, end_with_parent, pipe, started
 
 T = TypeVar("T")
@@ -26,7 +34,7 @@ class Pool(Generic[T, R]):
 
     def run(self, items: Iterable[T]) -> Iterator[tuple[T, R | TaskError]]:
         try:
-            yield from tried(items, lambda: self._size, self._start, self._ended, {})
+            yield from run_with_retries(items, lambda: self._size, self._start, self._ended, {})
         finally:
             for worker in (*self._idle, *self._busy.values()):
                 worker.end()
@@ -77,10 +85,10 @@ def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
-    with reporting(lambda name, count: pipe.send(("report", (name, count)))):
+    with pass_progress_to(lambda name, count: pipe.send(("report", (name, count)))):
         while True:
             try:
                 item = pipe.recv()
             except EOFError:
                 return
-            pipe.send(("done", attempted(function, item)))
+            pipe.send(("done", call_or_error(function, item)))

@@ -22,7 +22,16 @@ from typing import Any, TypeVar
 
 from logparse import __version__
 from logparse.errors import InputError
-from logparse.executors.executor import TRIES, LostError, Progress, Resources, TaskError, attempted, reporting, tried
+from logparse.executors.executor import (
+    TRIES,
+    LostError,
+    Progress,
+    Resources,
+    TaskError,
+    call_or_error,
+    pass_progress_to,
+    run_with_retries,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -99,7 +108,7 @@ class RayExecutor:
                     )
 
         try:
-            yield from tried(items, room, start, ended, running)
+            yield from run_with_retries(items, room, start, ended, running)
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
                 for reference in running:
@@ -179,5 +188,5 @@ def _run(function: Callable[[T], R], item: T, version: str) -> tuple[R | TaskErr
         return TaskError(
             f"a node has logparse {__version__}, but this machine has {version}; install the same version on both"
         ), counts
-    with reporting(lambda name, count: counts.update({name: count})):
-        return attempted(function, item), counts
+    with pass_progress_to(lambda name, count: counts.update({name: count})):
+        return call_or_error(function, item), counts

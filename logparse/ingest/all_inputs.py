@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from logparse.errors import StoreError
-from logparse.executors.executor import Executor, Progress, reporting
+from logparse.executors.executor import Executor, Progress, pass_progress_to
 from logparse.executors.local import LocalExecutor
 from logparse.ingest.input_file import Inputs, find_inputs, name_of, source_id
 from logparse.ingest.process_of_file import processes_in_names, stated_process
@@ -28,7 +28,7 @@ from logparse.model import Record
 from logparse.store import Store, command_line, open_store
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
-from logparse.text import counted, printable, short_path
+from logparse.text import make_printable, pluralize, short_path
 
 _COPY = "left out: this file is a packed copy of {}, and logparse reads only the unpacked file"
 _SAME = (
@@ -89,7 +89,7 @@ def ingest(
             for one in schedule.ended(task, result):
                 results[one.path] = replace(one, run=sys.intern(one.run), format=sys.intern(one.format))
     if "-" in inputs.files:  # read in this process
-        with reporting(progress):
+        with pass_progress_to(progress):
             results["-"] = read.read(Task("-", process=processes["-"]))
     if store.unmerged_small(SMALL_BYTES) >= MANY:
         from logparse.store.compaction import compact  # not at the start, because it imports pyarrow.compute
@@ -100,26 +100,28 @@ def ingest(
     for copy in sorted(set(store.copies(label)) - before):
         for path, other in (copy, copy[::-1])[: 1 if copy[0] in results else 2]:
             if path in results:
-                results[path] = replace(results[path], remark=_same(store, path, other, label))
+                results[path] = replace(results[path], remark=_remark_on_equal_files(store, path, other, label))
     missing = [Ingested(path, "failed", error=message) for path, message in inputs.missing]
-    own = [Ingested(path, "left out", remark=_OWN.format(counted(n, "file"))) for path, n in inputs.own.items()]
-    copies = [Ingested(path, "left out", remark=_COPY.format(name)) for path, name in _named(inputs.copies)]
+    own = [Ingested(path, "left out", remark=_OWN.format(pluralize(n, "file"))) for path, n in inputs.own.items()]
+    copies = [
+        Ingested(path, "left out", remark=_COPY.format(name)) for path, name in _name_when_unpacked(inputs.copies)
+    ]
     return missing + [results[path] for path in inputs.files] + own + copies
 
 
-def _same(store: Store, path: str, other: str, run: str) -> str:
+def _remark_on_equal_files(store: Store, path: str, other: str, run: str) -> str:
     """Return a remark for the user: two files of one run (execution of a job) have the same content."""
     what = "an earlier stream" if other == "-" else short_path(other)
     forget = command_line(store.url, "forget", path)
     return _SAME.format(what, run, forget)
 
 
-def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _name_when_unpacked(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each packed file, together with the name that its content has when it is unpacked.
 
     Characters of the name that a terminal would interpret are replaced.
     """
-    return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
+    return ((path, make_printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:

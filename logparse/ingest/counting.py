@@ -91,7 +91,7 @@ def new_counter(
     return PlainCounter(records, blocks, starts)
 
 
-def masked(text: bytes) -> bytes:
+def mask_addresses(text: bytes) -> bytes:
     """Replace each memory address in ``text`` by ``0x@``.
 
     So lines that differ only in addresses become equal and are counted together.
@@ -193,7 +193,7 @@ class PlainCounter:
         """
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
-            text = key = prefix[2] + masked(line[prefix.end() :].rstrip())
+            text = key = prefix[2] + mask_addresses(line[prefix.end() :].rstrip())
             place = (prefix[1], prefix[3] or b"")
         elif self._records.search(line) is None:
             return None

@@ -39,9 +39,9 @@ from logparse.errors import InputError
 from logparse.ingest.lines import PIECE_BYTES, blocks
 from logparse.libraries.kinds.format import Head, Line
 from logparse.libraries.kinds.patterns import regex
-from logparse.location import META, explained, join_url, resolve, split_url
-from logparse.output.own_files import LIST, is_own, listed
-from logparse.text import printable
+from logparse.location import META, explain_os_errors, join_url, resolve, split_url
+from logparse.output.own_files import LIST, is_own, read_digests
+from logparse.text import make_printable
 
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
@@ -105,7 +105,7 @@ class InputFile:
                 if other
                 else "no such file"
             )
-            raise InputError(f"{printable(self.path)}: {what}")
+            raise InputError(f"{make_printable(self.path)}: {what}")
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
@@ -252,7 +252,7 @@ class InputFile:
             while left:
                 data = raw.read(min(left, 1 << 20))
                 if not data:
-                    raise InputError(f"{printable(self.path)}: became shorter while it was read; ingest it again")
+                    raise InputError(f"{make_printable(self.path)}: became shorter while it was read; ingest it again")
                 state.update(data)
                 left -= len(data)
         return state.hexdigest()
@@ -438,7 +438,7 @@ class _Bounded(_Passing):
 
     def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
         super().__init__(inner)
-        self._path, self._left = printable(path), limit
+        self._path, self._left = make_printable(path), limit
         self._next: Callable[[int], bytes] = getattr(inner, "read1", inner.read)
         self._damage = ""
         self._is_cut = False
@@ -550,7 +550,7 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
         try:
             files = {"-": 0} if path == "-" else _expand(path, left_out)
         except InputError as error:
-            missing.append((path, printable(str(error))))
+            missing.append((path, make_printable(str(error))))
             continue
         if not files:
             why = "no such file, and no file matches this name as a pattern"
@@ -560,7 +560,7 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
                 if left_out
                 else why
             )
-            missing.append((path, f"{printable(path)}: {why}"))
+            missing.append((path, f"{make_printable(path)}: {why}"))
         elif left_out:
             own[path] = len(left_out)
         found |= files
@@ -596,22 +596,22 @@ def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
     if "://" in path:
         return _expand_url(path, left_out)
     if os.path.isdir(path):
-        return dict(sorted((_named(p), _size(p)) for p in _walk(Path(path), left_out)))
+        return dict(sorted((_make_absolute(p), _read_size(p)) for p in _walk(Path(path), left_out)))
     if os.path.lexists(path):
-        return {_named(Path(path)): _size(path)}
+        return {_make_absolute(Path(path)): _read_size(path)}
     out: dict[str, int] = {}
     for match in sorted(glob.glob(path, recursive=True)):
         out |= _expand(match, left_out) if not os.path.isdir(match) or "**" not in path else {}
     return out
 
 
-def _size(path: str | Path) -> int:
+def _read_size(path: str | Path) -> int:
     with contextlib.suppress(OSError):  # the file is kept here, because reading it will report why it cannot be read
         return os.path.getsize(path)
     return 0
 
 
-def _named(path: Path) -> str:
+def _make_absolute(path: Path) -> str:
     return str(path.parent.resolve() / path.name if ".." in path.parts else path.absolute())
 
 
@@ -634,7 +634,7 @@ def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not _LEFT_OUT.search(f"/{name}/"))
-        own = listed(Path(root)) if LIST in files else frozenset[str]()
+        own = read_digests(Path(root)) if LIST in files else frozenset[str]()
         for path in (Path(root, name) for name in files if not _LEFT_OUT.search(f"/{name}")):
             if own and is_own(path, own):
                 left_out.append(path)
@@ -653,7 +653,7 @@ def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
     wild = re.search(r"[*?\[]", path)
     folder = path[: path.rfind("/", 0, wild.start())] if wild else path.rstrip("/")
     filesystem, base = resolve(join_url(place, folder, query))
-    with explained(url, InputError):
+    with explain_os_errors(url, InputError):
         info = None if wild else filesystem.get_file_info(base)
         if info is not None and info.is_file:
             return {join_url(place, path, query): info.size or 0}

@@ -147,8 +147,8 @@ class LineReader:
         self._records = [(f, regex(f.start), f.markers) for f in formats if isinstance(f, LineFormat)]
         blocks = [f for f in formats if isinstance(f, BlockFormat)]
         self._blocks: list[tuple[BlockFormat, BlockReader]] = [(f, f.begin()) for f in blocks]
-        records = _shortest(tuple(m for f, _, _ in self._records for m in f.markers))
-        block = _shortest(tuple(m for f in blocks for m in f.markers))
+        records = _drop_unneeded_markers(tuple(m for f, _, _ in self._records for m in f.markers))
+        block = _drop_unneeded_markers(tuple(m for f in blocks for m in f.markers))
         self.marker = counting.any_of((*records, *block))
         # The first bytes show whether the log is a table of counts (``uniq -c``).
         self.is_table = self._is_table(head)
@@ -416,7 +416,7 @@ def _line(raw: bytes, place: int) -> Line:
 
 
 @cache  # The formats are always the same.  Without a cache this would be a tenth of the work for a small file.
-def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _drop_unneeded_markers(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return the markers that are enough to find all lines. A marker is a text that identifies lines of a format.
 
     A marker that contains another marker is not needed.
@@ -571,7 +571,7 @@ class _Taking:
         """Count a part of a line without its time and memory addresses, so that equal parts are counted as one text."""
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
-            text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())
+            text = prefix[2] + counting.mask_addresses(piece[prefix.end() :].rstrip())
             where = (prefix[1], prefix[3] or b"")
         number = self._number.setdefault(where, len(self._number))
         here = stood._replace(numbers=np.array([number]), counts=np.array([stood.lines]))

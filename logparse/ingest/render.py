@@ -37,12 +37,12 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     """
     left_out = [r for r in results if r.state == "left out"]
     results = [r for r in results if r.state != "left out"]
-    names = [shown(r) for r in results]
+    names = [shorten_input_path(r) for r in results]
     start = names[0][: common_start(names)] if names else ""
     folder = start[: start.rfind("/") + 1]  # the folder that holds all of several inputs
     rows = [
         {
-            "file": shown(r).removeprefix(folder),
+            "file": shorten_input_path(r).removeprefix(folder),
             "format": r.format,
             "state": r.state,
             "lines": r.lines,
@@ -54,29 +54,32 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
         if r.state != "failed"
     ]
     errors = [f"error: {r.error}" for r in results if r.state == "failed"]
-    remarks = [f"{shown(r)}: {r.remark}" for r in results if r.remark]
+    remarks = [f"{shorten_input_path(r)}: {r.remark}" for r in results if r.remark]
     elsewhere = [r for r in results if r.state == "unchanged" and label is not None and r.run != label]
     remarks += [
-        f"{shown(r)}: already in the store as part of run {r.run}, and not added to run {label}. To move it "
+        f"{shorten_input_path(r)}: already in the store as part of run {r.run}, and not added to run {label}. To move "
+        "it "
         f"there: `{command_line(store, 'forget', r.path)}`, then ingest it again"
         for r in elsewhere[:_SHOWN]
     ]
     known = any(r.recognised for r in results)
     unread = [] if known else [r for r in results if r.state != "failed"]
-    remarks += [f"{shown(r)}: {_why_nothing(r)}" for r in unread[:_SHOWN]]
+    remarks += [f"{shorten_input_path(r)}: {_why_nothing(r)}" for r in unread[:_SHOWN]]
     foreign = [r for r in results if known and r.format == "foreign" and r.lines][:_LOOKED_AT]
-    remarks += [f"{shown(r)}: {why}" for r in foreign if (why := foreign_files.advice(_head(r.path)))][:_SHOWN]
+    remarks += [f"{shorten_input_path(r)}: {why}" for r in foreign if (why := foreign_files.advice(_head(r.path)))][
+        :_SHOWN
+    ]
     left = max(0, len(elsewhere) - _SHOWN) + max(0, len(unread) - _SHOWN)
     remarks += [f"and {left:,} more"] if left else []
     fine = (known and len(elsewhere) < len(results)) or all(r.is_empty_results for r in results)
     runs = sorted({r.run for r in results if r.run and (r.recognised or r.is_empty_results)})
     text: list[str | Rows] = [f"in {folder}"] if folder and rows else []
     text += [*([with_total(rows)] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
-    remarks += [f"{shown(r)}: {r.remark}" for r in left_out]
+    remarks += [f"{shorten_input_path(r)}: {r.remark}" for r in left_out]
     return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
 
 
-def shown(result: Ingested) -> str:
+def shorten_input_path(result: Ingested) -> str:
     """Return the path of an input file for the user: relative if the file is in the working folder."""
     return short_path(result.path)
 

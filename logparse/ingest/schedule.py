@@ -18,7 +18,7 @@ from logparse.executors.executor import Resources, TaskError
 from logparse.ingest.process_of_file import UNKNOWN, Process
 from logparse.libraries.kinds.format import UNITS, Unit
 from logparse.store.schema import Commit
-from logparse.text import printable
+from logparse.text import make_printable
 
 SMALL_BYTES, MANY = 256 << 10, 512
 """Largest size of a small file in bytes, and the number of small files from which on they are read together.
@@ -162,7 +162,7 @@ class Schedule:
         if isinstance(result, Ingested):
             return [result]
         if isinstance(task, Task):
-            return [Ingested(task.path, "failed", error=f"{printable(task.path)}: {result}")]
+            return [Ingested(task.path, "failed", error=f"{make_printable(task.path)}: {result}")]
         lost = [one.path for one in task]
         self._lost.update(lost)
         self.waiting += lost

@@ -60,7 +60,7 @@ def _as_hip_counts(fact: Fact, known: Mapping[str, str]) -> Fact:
 def _facts_of(word: str) -> Iterable[Fact]:
     name, equals, value = word.partition("=")
     if equals and (name in FACTS or re.match("validator:.", name)):
-        return [_stated(name, value, word)]
+        return [_parse_fact(name, value, word)]
     file = InputFile(word)
     named = facts_of_name(file.name)
     if named:
@@ -95,11 +95,11 @@ _VALUES: Mapping[str, tuple[str, str]] = {
 }
 """For some facts, the pattern of the values that a user may give, with words for the error message.
 
-``_stated`` has the patterns for versions and other facts.
+``_parse_fact`` has the patterns for versions and other facts.
 """
 
 
-def _stated(name: str, value: str, word: str) -> Fact:
+def _parse_fact(name: str, value: str, word: str) -> Fact:
     pattern, what = _VALUES.get(
         name, _VERSION if name.endswith("_version") else (r".*\S.*", "a text that is not empty")
     )
@@ -117,7 +117,7 @@ def _json_facts(file: InputFile) -> list[Fact]:
     if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
         raise UsageError(f"--target {file.path}: must be one JSON object whose values are texts")
     texts = {name: str(value) for name, value in values.items()}
-    return [_stated(name, x, file.path) if name in _VALUES else Fact(name, x) for name, x in texts.items()]
+    return [_parse_fact(name, x, file.path) if name in _VALUES else Fact(name, x) for name, x in texts.items()]
 
 
 def _file_facts(file: InputFile) -> list[Fact]:

@@ -22,7 +22,7 @@ from logparse.ingest.stream import StreamRead, Tally
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import TRACE_ID, UNITS, FileFormat, Format, Outcome, stated_of
 from logparse.libraries.kinds.patterns import regex
-from logparse.location import absolute
+from logparse.location import make_absolute
 from logparse.model import Fact, Reject
 from logparse.store import Store, open_store
 from logparse.store.collector import Collector
@@ -32,7 +32,7 @@ from logparse.store.joint import JointAttempts
 from logparse.store.parts import Attempt
 from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
 from logparse.store.storable import describe, storable
-from logparse.text import printable
+from logparse.text import make_printable
 
 _NOTEBOOK = regex(rb'\s*\{\s*"cells"\s*:\s*\[')
 _UNPACK = "unpack the archive, and ingest the folder"
@@ -84,7 +84,7 @@ class Reader:
         self.run, self.format = run, format
         self.began = time.time()
         self._store: Store | None = store
-        self._url = absolute(store.url)
+        self._url = make_absolute(store.url)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_store": None}
@@ -114,7 +114,7 @@ class Reader:
         except (LogparseError, OSError) as error:
             why = str(getattr(error, "strerror", None) or error)
             rows, states = arrow_table([], COMMIT_SCHEMA), dict.fromkeys((task.path for task in tasks), why)
-        return Several(tuple(_settled(one, states.get(one.path, True)) for one in results), rows)
+        return Several(tuple(_make_final_result(one, states.get(one.path, True)) for one in results), rows)
 
     def read(self, task: Task, joint: JointAttempts | None = None) -> Ingested:
         try:
@@ -123,18 +123,18 @@ class Reader:
             return Ingested(task.path, "failed", error=str(error))
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or error
-            return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
+            return Ingested(task.path, "failed", error=f"{make_printable(task.path)}: {reason}")
         except Exception as error:  # the content of this file triggers a bug of this program
-            return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
+            return Ingested(task.path, "failed", error=f"{make_printable(task.path)}: {type(error).__name__}: {error}")
 
 
-def _settled(result: Ingested, state: str | bool) -> Ingested:
+def _make_final_result(result: Ingested, state: str | bool) -> Ingested:
     """Return the final result for a file, after its rows were written or could not be written.
 
     ``state`` is True if the rows were new, False if the store had them, or the reason for a failure.
     """
     if isinstance(state, str) and result.state in ("new", "grown"):
-        return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
+        return Ingested(result.path, "failed", error=f"{make_printable(result.path)}: {state}")
     return result if state else replace(result, state="unchanged")
 
 
@@ -213,7 +213,7 @@ class _Input:
         head = self.file.head()
         for kind, (remedy, is_one) in _UNREAD.items():
             if is_one(head.data):
-                raise InputError(f"{printable(self.task.path)}: {kind}: {remedy}")
+                raise InputError(f"{make_printable(self.task.path)}: {kind}: {remedy}")
         return next((f for f in candidates if f.recognise(head)), None)
 
     def _whole_file(self, format: FileFormat, at: Commit) -> Ingested:
@@ -352,7 +352,9 @@ class _Input:
                     self._report(count)
             except OSError as error:
                 if os.fstat(file).st_size < place:
-                    raise InputError(f"{printable(path)}: became shorter while it was read; ingest it again") from error
+                    raise InputError(
+                        f"{make_printable(path)}: became shorter while it was read; ingest it again"
+                    ) from error
                 raise
             last = os.pread(file, size - place, place)
         pieces = stream.reader.hashes

@@ -6,9 +6,9 @@ others follow by name.
 
 from __future__ import annotations
 
-from logparse.libraries.found import offered
+from logparse.libraries.found import import_values
 from logparse.libraries.kinds.backend import BackendType
 
 BACKENDS: tuple[BackendType, ...] = tuple(
-    sorted(offered("BACKEND"), key=lambda backend: (not backend.default, backend.name))
+    sorted(import_values("BACKEND"), key=lambda backend: (not backend.default, backend.name))
 )

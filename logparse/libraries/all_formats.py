@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
-from logparse.libraries.found import offering
+from logparse.libraries.found import find_modules_with
 from logparse.libraries.kinds.format import Format
 
 OFFERS = ("FORMAT", "FORMATS")
 """Names of the variables in which a module offers the file formats that it reads."""
 
 
-def offered(module: ModuleType) -> tuple[Format, ...]:
+def list_formats(module: ModuleType) -> tuple[Format, ...]:
     """Return the file formats that a module defines in its variable ``FORMAT`` or ``FORMATS``."""
     several: tuple[Format, ...] | None = getattr(module, "FORMATS", None)
     return (module.FORMAT,) if several is None else several
 
 
 def _found() -> Iterator[Format]:
-    for name in offering(*OFFERS):
-        yield from offered(import_module(name))
+    for name in find_modules_with(*OFFERS):
+        yield from list_formats(import_module(name))
 
 
 FORMATS: tuple[Format, ...] = tuple(sorted(_found(), key=lambda format: format.asked_late != ""))

@@ -5,7 +5,7 @@ Each library's folder offers its script as the object ``SEARCH_SCRIPT`` of a mod
 
 from __future__ import annotations
 
-from logparse.libraries.found import offered
+from logparse.libraries.found import import_values
 from logparse.libraries.kinds.search_script import SearchScript
 
-SEARCH_SCRIPTS: tuple[SearchScript, ...] = tuple(offered("SEARCH_SCRIPT"))
+SEARCH_SCRIPTS: tuple[SearchScript, ...] = tuple(import_values("SEARCH_SCRIPT"))

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from logparse.libraries.found import offered
+from logparse.libraries.found import import_values
 from logparse.libraries.kinds.build import Build
 from logparse.quoting import file_name
 from logparse.target import Facts, arch, same_device
 
 BUILDS: Mapping[str, Build] = {
-    build.library: build for build in sorted(offered("BUILD"), key=lambda build: (build.by_name, build.library))
+    build.library: build for build in sorted(import_values("BUILD"), key=lambda build: (build.by_name, build.library))
 }
 """For each library, the facts that identify its build, such as its version.
 
@@ -54,7 +54,7 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
     return None
 
 
-def comparable(one: Facts, other: Facts, library: str) -> bool | None:
+def has_comparable_times(one: Facts, other: Facts, library: str) -> bool | None:
     """Tell whether the kernels of a library take about the same time on two machines, or None if this is unknown.
 
     The GPU models must be equal, and the builds of ``library`` too.
@@ -67,7 +67,7 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
     return None if device is None or build is None else True
 
 
-def serves(measured: Facts, target: Facts, library: str) -> bool | None:
+def can_decide_for(measured: Facts, target: Facts, library: str) -> bool | None:
     """Return True if a time from one machine may decide which kernel a job on another machine will use.
 
     | result | condition |
@@ -77,7 +77,7 @@ def serves(measured: Facts, target: Facts, library: str) -> bool | None:
     | None | a build is unknown, and the library numbers its kernels differently in each build |
     | True | in all other cases |
     """
-    return False if same_build(measured, target, library) is False else comparable(measured, target, library)
+    return False if same_build(measured, target, library) is False else has_comparable_times(measured, target, library)
 
 
 def folder(facts: Facts) -> str:

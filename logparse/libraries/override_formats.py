@@ -17,7 +17,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from logparse.libraries.found import named
+from logparse.libraries.found import find_modules_called
 from logparse.model import Override
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _modules() -> tuple[tuple[str, str], ...]:
 
     Each is given as the name of its folder and its own name.
     """
-    return tuple(named("rules"))
+    return tuple(find_modules_called("rules"))
 
 
 def formats_of(module: str) -> tuple[OverrideFormat, ...]:
@@ -58,11 +58,11 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
     """
     given = list(overrides)
     for folder, module in _modules():
-        if any(map(_takes(folder), given)):
+        if any(map(_make_writable_test(folder), given)):
             yield from (writer for format in formats_of(module) for writer in format.writers)
 
 
-def _takes(folder: str) -> Callable[[Override], bool]:
+def _make_writable_test(folder: str) -> Callable[[Override], bool]:
     """Return a function that tells whether a library's file of chosen kernels can prescribe a given kernel.
 
     ``folder`` is the folder with logparse's code for the library.

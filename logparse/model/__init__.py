@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from logparse.model.faults import problem_fault, shown, solution_fault
+from logparse.model.faults import describe_value, problem_fault, solution_fault
 from logparse.model.gains import Gain
 from logparse.model.grammar import fault
 from logparse.model.problems import (
@@ -124,6 +124,7 @@ __all__ = [
     "Sureness",
     "Trans",
     "UseRows",
+    "describe_value",
     "fast_replace",
     "fault",
     "is_moment",
@@ -133,7 +134,6 @@ __all__ = [
     "layer_of",
     "problem_fault",
     "problem_from_text",
-    "shown",
     "solution_fault",
     "solution_from_text",
     "with_plain",

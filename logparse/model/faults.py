@@ -42,9 +42,9 @@ def problem_fault(problem: Problem) -> str | None:
 
 def _number_fault(name: str, value: object, least: int) -> str:
     if type(value) is not int:
-        return f"{name} is {shown(value)}, which is not a whole number"
+        return f"{name} is {describe_value(value)}, which is not a whole number"
     why = "a number beyond 64 bits" if abs(value) >= LIMIT else f"at least {least} is required"
-    return f"{name} is {shown(value)}: {why}"
+    return f"{name} is {describe_value(value)}: {why}"
 
 
 @lru_cache(maxsize=4096)
@@ -57,13 +57,15 @@ def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
     for name, value in zip(of.texts, values, strict=True):
         allowed = of.allowed.get(name)
         if value is not None and (value not in allowed if allowed else not isinstance(value, str)):
-            return f"{name} is {shown(value)}" + (f", not one of {', '.join(map(str, allowed))}" if allowed else "")
+            return f"{name} is {describe_value(value)}" + (
+                f", not one of {', '.join(map(str, allowed))}" if allowed else ""
+            )
     named = dict(zip(of.texts, values, strict=True))
     if _reads_back(kind, named):
         return None
     needed = {"direction": named["direction"]} if "direction" in named else {}
     name = next((x for x, value in named.items() if not _reads_back(kind, needed | {x: value})), "a field")
-    return f"{name} is {shown(named.get(name))}, which a problem's text cannot hold"
+    return f"{name} is {describe_value(named.get(name))}, which a problem's text cannot hold"
 
 
 def _reads_back(kind: str, values: Mapping[str, Any]) -> bool:
@@ -82,8 +84,8 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
         same = False
     numbers = (n for tensor in problem.tensors for n in (*tensor.sizes, *tensor.strides))
     if not all(map(is_whole, numbers)):
-        return f"operator {shown(problem.name)}: a size or stride is not a number from 0 to 64 bits"
-    return None if same else f"operator {shown(problem.name)}: its text could not be read back"
+        return f"operator {describe_value(problem.name)}: a size or stride is not a number from 0 to 64 bits"
+    return None if same else f"operator {describe_value(problem.name)}: its text could not be read back"
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _fields_of(kind: str) -> _Fields:
         numbers=numbers,
         least=[0 if name.startswith(_FROM_ZERO[kind]) else 1 for name in numbers],
         texts=texts,
-        allowed={name: values for name in texts if (values := _allowed(types[name]))},
+        allowed={name: values for name in texts if (values := _list_allowed(types[name]))},
         numbers_of=itemgetter(*numbers),
         texts_of=itemgetter(*texts),
     )
@@ -125,7 +127,7 @@ _FROM_ZERO: Mapping[str, tuple[str, ...]] = {
 """For each class of problems, the beginnings of the names of the number fields that may be 0."""
 
 
-def _allowed(type_: Any) -> Sequence[object]:
+def _list_allowed(type_: Any) -> Sequence[object]:
     """Return the values that a field may have, if its type is a Literal or a bool.
 
     The result is empty for any other type.
@@ -142,17 +144,17 @@ def solution_fault(solution: Solution) -> str | None:
     """
     if solution_from_text(solution.text) == solution:
         return None
-    named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
+    named = f"solution {describe_value(solution.id)} of library {describe_value(solution.library)}"
     if solution.id == DEFAULT.id:
-        example = shown(f"{solution.library}:123")
+        example = describe_value(f"{solution.library}:123")
         return (
             f"{named}: Default is what PyTorch runs without an override, so its library is torch; leave the library "
             f"empty, or name the solution that ran (such as {example})"
         )
-    return f"{named}: its text {shown(solution.text)} could not be read back"
+    return f"{named}: its text {describe_value(solution.text)} could not be read back"
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """Format a value from a file for a message, and shorten it if it is long.
 
     A huge number is only described, because Python prints no number of more than 4,300 digits.

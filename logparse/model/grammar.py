@@ -195,7 +195,7 @@ def _test(name: str, kind: Any) -> Test | None:
     return _LAYOUT if name.endswith("_layout") else _TYPE
 
 
-def _remembered(pattern: re.Pattern[str]) -> Test:
+def _make_cached_test(pattern: re.Pattern[str]) -> Test:
     """Return a function that tests whether a text matches a pattern.  It caches its answers.
 
     The cache helps because the same few words occur in every record.
@@ -219,5 +219,5 @@ _CHECKS: Mapping[type, Callable[[Any], Wrong]] = {
 _getters: Callable[[Any], tuple[Getter, Getter]] = lru_cache(_getters_of)
 _tests: Callable[[Any], Mapping[str, Test | None]] = lru_cache(_tests_of)
 _TYPE, _LAYOUT, _LIBRARY, _SOLUTION, _NAME, _VALUE, _WORD = map(
-    _remembered, (TYPE, LAYOUT, LIBRARY, SOLUTION, NAME, VALUE, WORD)
+    _make_cached_test, (TYPE, LAYOUT, LIBRARY, SOLUTION, NAME, VALUE, WORD)
 )

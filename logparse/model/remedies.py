@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from logparse.model.records import Override
 
 
-def _counted(count: int, noun: str) -> str:
+def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
@@ -52,7 +52,7 @@ class UseRows:
         return f"use {self.override.solution.text}" if self.override is not None else "use rows"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
-        return f"use {_counted(len(set(problems)), 'faster solution')}"
+        return f"use {_pluralize(len(set(problems)), 'faster solution')}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Search:
     def title(self, problems: Sequence[Problem | None]) -> str:
         kinds = {type(problem) for problem in problems}
         tools = [name for kind, name in ((ConvProblem, "MIOpen"), (GemmProblem, "hipBLASLt")) if kind in kinds]
-        return f"search {' and '.join(tools) or 'the libraries'} for {_counted(len(set(problems)), 'problem')}"
+        return f"search {' and '.join(tools) or 'the libraries'} for {_pluralize(len(set(problems)), 'problem')}"
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Replay:
     def title(self, problems: Sequence[Problem | None]) -> str:
         count = len(set(problems))
         if self.on_target:
-            return f"check {_counted(count, 'faster solution')} on your machine"
-        return f"time {_counted(count, 'problem')}, then use faster solutions"
+            return f"check {_pluralize(count, 'faster solution')} on your machine"
+        return f"time {_pluralize(count, 'problem')}, then use faster solutions"
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Setting:
         return f"potential: {self.solution}"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
-        return f"try a setting or layout for {_counted(len(set(problems)), 'problem')}"
+        return f"try a setting or layout for {_pluralize(len(set(problems)), 'problem')}"
 
 
 @dataclass(frozen=True)

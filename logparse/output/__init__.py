@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, UNCHECKED, Answer, TableFormat, beside, show
+from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, UNCHECKED, Answer, TableFormat, mark_as_message, show
 from logparse.output.terminal import Bar, Block, Rows, Stages, Wait, with_total
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Stages",
     "TableFormat",
     "Wait",
-    "beside",
+    "mark_as_message",
     "show",
     "with_total",
 ]

@@ -28,8 +28,17 @@ from logparse.errors import UsageError
 from logparse.lazy import pa, pq
 from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
-from logparse.output.terminal import PASSES, Block, Colour, bold, drawn, has_passes, is_coloured, terminal_width
-from logparse.text import printable
+from logparse.output.terminal import (
+    PASSES,
+    Block,
+    Colour,
+    draw_table,
+    has_passes,
+    is_coloured,
+    make_bold,
+    terminal_width,
+)
+from logparse.text import make_printable
 
 
 class TableFormat(str, Enum):
@@ -171,20 +180,20 @@ def show(
             told = False
             for number, block in enumerate(chain(answer.blocks, answer.notes())):
                 if not isinstance(block, str) and not told and has_passes(block[:n]):
-                    text, told = f"{drawn(block[:n], width, remedy, coloured)}{PASSES}\n", True
+                    text, told = f"{draw_table(block[:n], width, remedy, coloured)}{PASSES}\n", True
                 elif isinstance(block, str):
-                    text = f"{bold(printable(block)) if coloured and not number else printable(block)}\n"
+                    text = f"{make_bold(make_printable(block)) if coloured and not number else make_printable(block)}\n"
                 else:
-                    text = drawn(block[:n], width, remedy, coloured)
-                sink.write(beside(text) if answer.aside else text)
+                    text = draw_table(block[:n], width, remedy, coloured)
+                sink.write(mark_as_message(text) if answer.aside else text)
     else:
         _write(arrow(answer.made, answer.of)[:n], how, out)
     remember([] if out is None else [Path(out)])
     for line in answer.errors:
-        print(beside(printable(line)) if answer.aside else printable(line), file=sys.stderr)
+        print(mark_as_message(make_printable(line)) if answer.aside else make_printable(line), file=sys.stderr)
 
 
-def beside(text: str) -> str:
+def mark_as_message(text: str) -> str:
     """Put ``logparse: `` before each line, so that the user can distinguish the lines from the output of the job."""
     return "".join(f"{BESIDE}{line}" for line in text.splitlines(keepends=True))
 
@@ -195,10 +204,10 @@ def arrow(table: Block | None, of: str = "") -> pa.Table:
     If ``of`` is empty, the table is returned unchanged.
     """
     assert table is not None, "this command prints no table, so it has no option for a format"
-    return typed(table, TABLES[of]) if of else table
+    return convert_to_columns(table, TABLES[of]) if of else table
 
 
-def typed(table: Block, columns: str) -> pa.Table:
+def convert_to_columns(table: Block, columns: str) -> pa.Table:
     """Convert a table to the given columns and types, for example ``columns`` of an entry in ``TABLES``.
 
     A column that the table lacks is filled with null.
@@ -285,7 +294,7 @@ def _plain(value: Any, shown: bool = False) -> Any:
     control characters in texts are made visible.
     """
     if shown and isinstance(value, str):
-        return printable(value)
+        return make_printable(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, datetime.date | datetime.time):

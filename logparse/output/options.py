@@ -54,13 +54,13 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
         for word in [] if value is None else value.split(",") if several else [value]:
             if not (own and is_object(word)):
-                one_of(parameter.opts[0], word, _known(of))
+                one_of(parameter.opts[0], word, _list_accepted(of))
         return value
 
     return option(help, *names, callback=refuse_others)
 
 
-def _known(of: str | tuple[str, ...]) -> Iterable[str]:
+def _list_accepted(of: str | tuple[str, ...]) -> Iterable[str]:
     """Return the values that an option accepts.
 
     ``of`` holds the values, or names a list of texts or of objects with names (``module:LIST``).  The module is
@@ -93,7 +93,7 @@ def _output(context: typer.Context, value: str | None) -> str | None:
     return value
 
 
-def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store":
+def open_named_store(store: str | None, *, create: bool = False) -> "logparse.store.Store":
     """Open the store that ``--store`` names.
 
     Raises StoreError if it does not exist, unless ``create`` is True.

@@ -33,7 +33,7 @@ def remember(paths: Iterable[Path]) -> None:
             write_file(place, f"{others}{_digest(path)}{name}".encode(), within=path.parent)
 
 
-def listed(folder: Path) -> frozenset[str]:
+def read_digests(folder: Path) -> frozenset[str]:
     """Return the digests (SHA-256) of the files that logparse wrote into a folder.
 
     If the list is damaged, the digests that can be read are returned.

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from logparse.errors import LogparseError, QueryError, UsageError
-from logparse.text import printable
+from logparse.text import make_printable
 
 
 def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) -> None:
@@ -32,12 +32,12 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
         _forget_output()
         code = 0
     except QueryError as error:  # DuckDB marks the place in the line below
-        print("\n".join(map(printable, f"error: {error}".splitlines())), file=sys.stderr)
+        print("\n".join(map(make_printable, f"error: {error}".splitlines())), file=sys.stderr)
         code = 1
     except (LogparseError, OSError) as error:
         named = isinstance(error, OSError) and error.filename
         text = f"{os.fsdecode(error.filename)}: {error.strerror}" if named else str(error)  # type: ignore[union-attr]
-        print(f"error: {printable(text)}", file=sys.stderr)
+        print(f"error: {make_printable(text)}", file=sys.stderr)
         _forget_output()
         code = 2 if isinstance(error, UsageError) else 1
     except Exception as error:
@@ -46,7 +46,7 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
             sys.exit(130)
         if not type(error).__module__.startswith(("pyarrow", "duckdb", "_duckdb")):
             raise
-        why = printable(str(error).partition("\n")[0])
+        why = make_printable(str(error).partition("\n")[0])
         print(f"error: the store cannot be read: {why} (`logparse check` names the damaged files)", file=sys.stderr)
         code = 1
     sys.exit(code)  # type: ignore[arg-type]

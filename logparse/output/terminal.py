@@ -18,7 +18,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias, cast
 
 from logparse.lazy import pa, pd
-from logparse.text import duration, printable, shortened
+from logparse.text import duration, make_printable, shorten_texts
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
@@ -91,12 +91,12 @@ def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
     return stream.isatty() or os.environ.get("CLICOLOR_FORCE", "0") != "0"
 
 
-def bold(line: str) -> str:
+def make_bold(line: str) -> str:
     """Return the line with the escape codes that make it bold."""
     return f"\x1b[1m{line}\x1b[0m" if line else line
 
 
-def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
+def draw_table(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
     """Format a table as text, with numbers aligned to the right.
 
     To fit ``width``, texts are shortened and columns are left out. ``remedy`` tells the user how to see those columns.
@@ -107,13 +107,13 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
     # Empty columns are left out, then unimportant columns from the right, then columns in ``_ANSWERS``. The column
     # ``problem`` is never left out.
     # The width of a row includes the blank at its start.
-    shown, left_out = _fitted(columns, None if width is None else width - 1)
+    shown, left_out = _fit_columns(columns, None if width is None else width - 1)
 
     def line(words: Sequence[str]) -> str:
         return (" " + (" " * _GAP).join(map(_Column.padded, shown, words))).rstrip()
 
     head = line([column.name for column in shown])
-    lines = [bold(head) if coloured else head]
+    lines = [make_bold(head) if coloured else head]
     lines.append(" " + "─" * (sum(column.room + _GAP for column in shown) - _GAP))
     for cells in zip_longest(*(column.cells for column in shown), fillvalue=""):
         lines += map(line, zip_longest(*map(_Column.lines, shown, cells), fillvalue=""))
@@ -209,7 +209,7 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 
-def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
+def _fit_columns(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
     """Choose the columns of a table that fit the terminal, and set their widths. Return them and the other columns."""
     shown = [c for c in columns if any(c.cells)] or list(columns)
     if width is None:
@@ -227,7 +227,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
         column.room = column.least + more
         room -= more
         if column.room < column.natural and column.name not in _PROSE:
-            column.cells = shortened(column.cells, column.room)
+            column.cells = shorten_texts(column.cells, column.room)
             column.room = column.needed
     return shown, [c for c in columns if c not in shown]
 
@@ -252,7 +252,7 @@ def _cell(value: object) -> str:
         return f"{value:,.0f}" if whole else f"{value:,.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return printable(str(value))
+    return make_printable(str(value))
 
 
 class _Line:
@@ -326,4 +326,4 @@ class Stages(_Line):
         done, spent = self._done, time.monotonic() - self._began
         self._done += 1
         left = f", {duration(spent / done * max(self._total - done, 0) * 1e6)} left" if done else ""
-        self._show(f"{self._verb} {self._done} of {max(self._total, self._done)}: {printable(stage)}{left}")
+        self._show(f"{self._verb} {self._done} of {max(self._total, self._done)}: {make_printable(stage)}{left}")

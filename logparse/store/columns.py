@@ -35,7 +35,7 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
     """Make an Arrow column of numbers, booleans or times. Values for which ``present`` is False become null."""
-    data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
+    data = _pack_bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
     return pa.Array.from_buffers(type, len(values), [_valid(present), data])
 
 
@@ -87,12 +87,12 @@ def _dtype(type: pa.DataType) -> np.dtype[Any]:
     return np.dtype("int64" if pa.types.is_timestamp(type) else str(type))
 
 
-def _bits(flags: Any) -> pa.Buffer:
+def _pack_bits(flags: Any) -> pa.Buffer:
     return pa.py_buffer(np.packbits(np.asarray(flags, np.bool_), bitorder="little"))
 
 
 def _valid(present: Any) -> pa.Buffer | None:
-    return None if np.all(present) else _bits(present)
+    return None if np.all(present) else _pack_bits(present)
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:

@@ -70,7 +70,7 @@ def copies(commits: pa.Table) -> Mapping[str, str]:
         first = min(found, default=None)
         if first is not None and first < (True, one.order, source):
             out[source] = first[2]
-    return {source: _last(out, source) for source in out}
+    return {source: _find_original(out, source) for source in out}
 
 
 _Numbers: TypeAlias = tuple[str, ...]
@@ -142,7 +142,7 @@ def _ends(numbers: Sequence[str]) -> Iterator[_Numbers]:
     return (tuple(numbers[start:]) for start in range(len(numbers) + 1))
 
 
-def _last(copy_of: Mapping[str, str], source: str) -> str:
+def _find_original(copy_of: Mapping[str, str], source: str) -> str:
     """Return the original of a copied file. A copied file may itself be a copy, so a chain of copies is followed."""
     while source in copy_of:
         source = copy_of[source]

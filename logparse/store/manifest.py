@@ -178,7 +178,7 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
     file is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
-    read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
+    read = {path: _read_forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
     told = tuple(Forgotten(_file(x), names, _seconds(infos[x])) for x, names in read.items() if names is not None)
     if not paths:
         return Manifest(told=told, spent=tuple(one for one in told if one.spent(frozenset())))
@@ -228,7 +228,7 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
         flush(filesystem, root, folders=[f"{root}/{FOLDER}"])
 
 
-def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
+def _read_forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
     """Read a file that lists removed data, and return the names in it. Returns None if another process has deleted it.
 
     Raises StoreError if the file is damaged.

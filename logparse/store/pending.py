@@ -152,7 +152,7 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
     categories = np.array(keys.pop("category"))
     for category in dict.fromkeys(categories.tolist()):
         mine = (categories == category)[call]
-        number, pid, second, count = _summed(call[mine], pids[mine], seconds[mine], counts[mine])
+        number, pid, second, count = _sum_equal_rows(call[mine], pids[mine], seconds[mine], counts[mine])
         columns = {name: _spread(values, number, SCHEMAS["calls"].field(name).type) for name, values in keys.items()}
         time = numbers(second, NULL, pa.timestamp("s"))
         columns |= {"pid": numbers(pid, NULL), "count": numbers(count, NULL), "first_seen": time, "last_seen": time}
@@ -160,7 +160,7 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
         yield Rows("calls", category, pa.table(columns))
 
 
-def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _sum_equal_rows(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Merge table rows about the same call in the same process at the same time (in whole seconds) into one row.
 
     The row's count is the sum of their known counts.

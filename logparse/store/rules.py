@@ -1,6 +1,7 @@
 """SQL rules that several commands use. A rule is SQL text over the store's views, and is defined only here.
 
-``top``, ``status``, ``diff`` and the web page run the SQL over the views. ``analyzers.evidence.tables.reading`` runs
+``top``, ``status``,
+``diff`` and the web page run the SQL over the views. ``analyzers.evidence.tables.query_frames`` runs
 the same text over the DataFrames of a run. The argument ``where`` limits a rule to a run (``run = $run``). The argument
 is not needed if a connection or the DataFrames hold only one run.
 """

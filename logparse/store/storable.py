@@ -26,11 +26,11 @@ from logparse.model import (
     Record,
     Reject,
     SolutionName,
+    describe_value,
     is_moment,
     is_time,
     is_whole,
     problem_fault,
-    shown,
     solution_fault,
 )
 from logparse.model import fault as text_fault
@@ -84,13 +84,13 @@ def fault(record: Record, device: Mapping[str, str] = _NOTHING) -> str | None:
 
 def _call(call: Call) -> str | None:
     if call.count is not None and not is_whole(call.count, 0, MOST_CALLS):
-        return f"{shown(call.count)} calls: only 0 to {MOST_CALLS:,} can be stored"
+        return f"{describe_value(call.count)} calls: only 0 to {MOST_CALLS:,} can be stored"
     return (
         problem_fault(call.problem)
         or (call.solution and solution_fault(call.solution))
         or _workspace(call.workspace_bytes)
         or _device(call.device)
-        or (None if call.pid is None or is_whole(call.pid) else f"process {shown(call.pid)}")
+        or (None if call.pid is None or is_whole(call.pid) else f"process {describe_value(call.pid)}")
     )
 
 
@@ -107,7 +107,7 @@ def _measurement(item: Measurement, device: Mapping[str, str]) -> str | None:
 
 def _kernel(kernel: Kernel) -> str | None:
     if not is_whole(kernel.calls, 1, MOST_CALLS):
-        return f"{shown(kernel.calls)} calls of a kernel: only 1 to {MOST_CALLS:,} can be stored"
+        return f"{describe_value(kernel.calls)} calls of a kernel: only 1 to {MOST_CALLS:,} can be stored"
     for name, value in (("min_us", kernel.min_us), ("max_us", kernel.max_us)):
         if value is not None and not is_time(value):
             return _time_fault(name, value)
@@ -122,28 +122,28 @@ def _kernel(kernel: Kernel) -> str | None:
 
 def _collective(item: Collective) -> str | None:
     if not is_moment(item.start_us):
-        return f"start_us is {shown(item.start_us)}, not a time stamp"
+        return f"start_us is {describe_value(item.start_us)}, not a time stamp"
     bad = next((x for x in (item.us, item.alone_us) if not is_time(x)), None)
     return _device(item.device) if bad is None else _time_fault("a collective", bad)
 
 
 def _message(message: Message) -> str | None:
     known = is_whole(message.count, 0, MOST_CALLS)
-    return None if known else f"{shown(message.count)} messages: only 0 to {MOST_CALLS:,} can be stored"
+    return None if known else f"{describe_value(message.count)} messages: only 0 to {MOST_CALLS:,} can be stored"
 
 
 def _workspace(value: int | None) -> str | None:
     known = value is None or is_whole(value)
-    return None if known else f"workspace_bytes is {shown(value)}: only 0 to 2^63 - 1 can be stored"
+    return None if known else f"workspace_bytes is {describe_value(value)}: only 0 to 2^63 - 1 can be stored"
 
 
 def _device(value: int | None) -> str | None:
     known = value is None or is_whole(value, 0, _MOST_DEVICE)
-    return None if known else f"device is {shown(value)}: only 0 to 2^31 - 1 can be stored"
+    return None if known else f"device is {describe_value(value)}: only 0 to 2^31 - 1 can be stored"
 
 
 def _time_fault(name: str, value: object) -> str:
-    return f"{name} is {shown(value)}: times must be finite and from 0 to {MOST_US:g} µs"
+    return f"{name} is {describe_value(value)}: times must be finite and from 0 to {MOST_US:g} µs"
 
 
 _CHECKS: Mapping[type, Callable[[Any], str | None]] = {

@@ -42,7 +42,7 @@ from logparse.location import (
     META,
     PutIfAbsent,
     delete_file,
-    explained,
+    explain_os_errors,
     flush,
     make_folder,
     put_if_absent,
@@ -86,7 +86,7 @@ from logparse.store.schema import (
 )
 from logparse.store.unreadable import COLUMNS, left_out_sql, unreadable_texts
 from logparse.store.views import named_in, view_sql
-from logparse.text import counted
+from logparse.text import pluralize
 
 if TYPE_CHECKING:
     import duckdb
@@ -414,13 +414,13 @@ class Store:
         out = []
         if old:
             out.append(
-                f"{counted(old, 'part')} of an earlier version have no checksum, so a changed number in them is "
+                f"{pluralize(old, 'part')} of an earlier version have no checksum, so a changed number in them is "
                 "not found"
             )
         if new:
             why = "`logparse ingest` was killed, or a file that lists the store's commits is missing"
             out.append(
-                f"{counted(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
+                f"{pluralize(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
                 "next ingest"
             )
         return out
@@ -944,7 +944,7 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)
     meta, store = f"{root}/{META}", Store(url, filesystem, root)
-    with explained(url, StoreError):
+    with explain_os_errors(url, StoreError):
         if not filesystem.get_file_info(meta).is_file:
             if not create:
                 raise StoreError(

@@ -8,7 +8,7 @@ from functools import cache
 import pandas as pd
 
 from analyzers.evidence.tables import Tables
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import ConvProblem, GemmProblem, problem_from_text
 
 COLUMNS: Mapping[str, str] = {
@@ -68,7 +68,7 @@ def tables(run: str = "r", **given: Iterable[Mapping[str, object]]) -> Tables:
         [{"problem": p.text, "direction": p.direction, "layer": p.layer, "flops": p.flops} for p in convs],
     )
     frames["gemm_problems"] = frame("gemm_problems", [{"problem": p.text, "flops": p.flops} for p in gemms])
-    pairs = [(a.text, b.text, linked(a, b)) for a in problems for b in problems]
+    pairs = [(a.text, b.text, find_link_level(a, b)) for a in problems for b in problems]
     frames["links"] = frame("links", [{"problem": a, "other": b, "level": x, "fan": 1} for a, b, x in pairs if x])
     return Tables(run=run, **frames)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from analyzers.evidence.origins import CONFIRM, RACE
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Tables
-from analyzers.replay.results import measured
+from analyzers.replay.results import make_measurement
 from logparse.ingest import ingest, record
 from logparse.model import Fact, GemmProblem, Problem, Record, solution_from_text, with_plain
 from logparse.store import Store
@@ -60,7 +60,7 @@ def bench(m: int, n: int, k: int, *, ldb: int | None = None, count: int = 1, dty
     return line * count
 
 
-def replayed(
+def store_race_times(
     store: Store,
     problem: Problem,
     race: Mapping[str, float],
@@ -78,7 +78,7 @@ def replayed(
     # The operation is a matrix product or a convolution. The gain is confirmed by twelve more times of both kernels.
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
-        measured(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))
+        make_measurement(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))
         for text, us in race.items()
     ]
     record(store, [*known, *rows], run="run", name=f"race of {problem.text}", format="replay")
@@ -87,7 +87,7 @@ def replayed(
     # Twelve pairs: times vary a little from pair to pair, and the two times of a pair vary by the same factor.
     drift = [1 + 0.002 * (i - 5.5) for i in range(12)]
     pair = [
-        measured(problem, solution, [us * x for x in drift], origin=CONFIRM)
+        make_measurement(problem, solution, [us * x for x in drift], origin=CONFIRM)
         for solution, us in ((solution_from_text(text), race[text]) for text in (pick, confirmed))
     ]
     verdict = {"problem": problem.text, "pick": pick, "winner": confirmed, "speedup": 0, "low": 0, "high": 0, "p": 0,

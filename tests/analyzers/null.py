@@ -21,7 +21,7 @@ from analyzers.evidence.confirmations import Pairs, confirmation_text, judge
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.statistics.intervals import median
 from analyzers.evidence.tables import Tables
-from analyzers.replay.confirm import interleave, refuted
+from analyzers.replay.confirm import interleave, is_refuted
 from analyzers.replay.results import Method
 from logparse.model import GemmProblem
 from tests.analyzers.build import facts, frame, measurement, tables, work
@@ -76,7 +76,7 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
             floor=floor,
         )
         pairs = pairs.joined(one)
-        if refuted(one, floor):
+        if is_refuted(one, floor):
             break
     return pairs
 

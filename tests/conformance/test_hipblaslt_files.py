@@ -86,7 +86,7 @@ def calls() -> list[GemmProblem]:
     return made
 
 
-def asked(call: GemmProblem) -> list[object]:
+def list_arguments(call: GemmProblem) -> list[object]:
     types = [DATA[str(x)] for x in (call.a_type, call.b_type, call.c_type, call.d_type)]
     sizes = [call.m, call.n, call.k, call.batch_count]
     return [call.trans_a, call.trans_b, *sizes, types, *COMPUTES[str(call.compute_type)]]
@@ -162,7 +162,7 @@ def test_hipblaslt_uses_the_predicted_rows(rocm: Rocm, tmp_path: Path, through: 
             answer: list[int | None] = driver.ask(["file", str(path), through])
             return answer
 
-        target = TARGET | {"hipblaslt_version": str(driver.ask([asked(x) for x in every]))}
+        target = TARGET | {"hipblaslt_version": str(driver.ask([list_arguments(x) for x in every]))}
         choices = [x[1:] for x in driver.ask(["solutions", 6, through])]
         good = [Solution("hipblaslt", str(x[0])) if x else None for x in choices]
         rows = every

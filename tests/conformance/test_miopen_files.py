@@ -17,7 +17,7 @@ import pytest
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.ingest.stated_target import target_from
-from logparse.libraries.kinds.reading import Reading, whole
+from logparse.libraries.kinds.reading import Reading, parse_whole_number
 from logparse.libraries.miopen.find_db_rules import OVERRIDE_FORMAT
 from logparse.libraries.miopen.perf_db_rules import OVERRIDE_FORMAT as PERF_DB
 from logparse.libraries.miopen.problem_key import key_of, problem_from_key
@@ -108,7 +108,7 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     }
     found = [name for words, name in names.items() if any(words in why for why in whys)]
     workspaces = [row.text.split(",")[1:2] for row in rows]
-    if any(x.isdigit() and x.isascii() and whole(x, 65) is None for (x,) in filter(None, workspaces)):
+    if any(x.isdigit() and x.isascii() and parse_whole_number(x, 65) is None for (x,) in filter(None, workspaces)):
         found.append("workspace above 64 bits")
     return next(iter(found), None)
 

@@ -17,7 +17,7 @@ import pytest
 from logparse.libraries.hipblaslt import bench, log, profile
 from logparse.libraries.kinds.correctness import error_bound
 from logparse.libraries.miopen.problem_key import problem_from_key
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import Call, GemmProblem, Problem
 from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
@@ -68,7 +68,7 @@ def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProble
     return GemmProblem(**plain | {"trans_a": trans[0], "trans_b": trans[1]} | fields)
 
 
-def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
+def check_results(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
     """Run up to ``most`` kernels of a library for each matrix product, and check their results.
 
     Returns for each product a list of (relative error, description of a fault or an empty text).
@@ -78,7 +78,7 @@ def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> 
 
 
 def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> None:
-    for problem, found in zip(problems, judged(loop, backend, problems, most), strict=True):
+    for problem, found in zip(problems, check_results(loop, backend, problems, most), strict=True):
         assert found, problem
         assert all(error < error_bound(problem) and not fault for error, fault in found), (problem, found)
 
@@ -92,8 +92,8 @@ def logged(folder: Path, problems: Sequence[Problem]) -> None:
         (call,) = (x for outcome in outcomes if outcome.unit == "call" for x in outcome.records if isinstance(x, Call))
         found[call.category].append(call.problem)
     for texts in found.values():
-        assert all(any(linked(problem, x) for x in texts) for problem in problems)
-        assert all(any(linked(problem, x) for problem in problems) for x in texts)
+        assert all(any(find_link_level(problem, x) for x in texts) for problem in problems)
+        assert all(any(find_link_level(problem, x) for problem in problems) for x in texts)
 
 
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
@@ -153,5 +153,5 @@ def test_a_wrong_kernel_is_found(
     """
     problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
-    for ((_, text),) in judged(loop, "hipblaslt", problems, 1):
+    for ((_, text),) in check_results(loop, "hipblaslt", problems, 1):
         assert text.startswith(fault)

@@ -72,7 +72,7 @@ def calls() -> list[GemmProblem]:
     return made
 
 
-def asked(call: GemmProblem) -> list[object]:
+def list_arguments(call: GemmProblem) -> list[object]:
     sizes = [call.m, call.n, call.k, call.batch_count]
     strides = [call.stride_a, call.stride_b, call.stride_c]
     types = [call.a_type, call.d_type, call.compute_type]
@@ -126,7 +126,7 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
             answer: list[str | None] = driver.ask(["file", str(path)])
             return answer
 
-        target = {"rocblas_version": str(driver.ask([asked(x) for x in every]))}
+        target = {"rocblas_version": str(driver.ask([list_arguments(x) for x in every]))}
         listed = [x[:: max(1, len(x) // 6)] for x in driver.ask(["solutions"])]
         own = driver.ask(["launched", [[n, 0] for n in range(len(every))]])
         pairs = [(n, index) for n, indices in enumerate(listed) for index in indices]
@@ -153,7 +153,7 @@ def test_both_functions_use_the_rows_written_for_them(rocm: Rocm, tmp_path: Path
     every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
     path = tmp_path / "override.csv"
     with rocm.driver("rocblas_lookup", SETTINGS) as driver:
-        target = {"rocblas_version": str(driver.ask([asked(x) for x in every]))}
+        target = {"rocblas_version": str(driver.ask([list_arguments(x) for x in every]))}
         listed = [x[:: max(1, len(x) // 6)] for x in driver.ask(["solutions"])]
         pairs = [(n, index) for n, indices in enumerate(listed) for index in indices if index < -RESERVED]
         own = [kernel(x) for x in driver.ask(["launched", [[n, 0] for n in range(len(every))]])]
@@ -186,6 +186,6 @@ def kernel(launches: str | None) -> str | None:
 def test_a_crash_of_the_library_is_no_answer(rocm: Rocm, tmp_path: Path) -> None:
     (tmp_path / "override.csv").write_text(HEADING + "\n", encoding="utf-8")
     with rocm.driver("rocblas_lookup", SETTINGS | {"VGPU_CRASH": "Cijk_A"}) as driver:
-        driver.ask([asked(calls()[0])])
+        driver.ask([list_arguments(calls()[0])])
         with pytest.raises(CrashError, match="-6"):
             driver.ask(["file", str(tmp_path / "override.csv")])

@@ -49,7 +49,7 @@ Sums: TypeAlias = tuple[object, ...]
 def sums(store: Store, run: str | None = None) -> Sums:
     with store.reading(SUMS, run) as con:
         found: Sums = con.execute(SUMS).fetchall()[0]
-    ranking = lookup.ranked(store, by="time", n=100, run=run)
+    ranking = lookup.rank_problems(store, by="time", n=100, run=run)
     sums = (*found, ranking.problems, ranking.calls, ranking.total_us)
     return tuple(round(x, 6) if isinstance(x, float) else x for x in sums)  # DuckDB adds up in any order
 
@@ -85,10 +85,10 @@ def test_a_copy_that_is_ingested_later_changes_no_sum(
 
 def test_status_counts_the_copies(tmp_path: Path, store: Store) -> None:
     ingest([str(LOG)], store, run="run")
-    held = lookup.holdings(store).to_pylist()
+    held = lookup.list_contents(store).to_pylist()
     shutil.copy(LOG, tmp_path / "again.log")
     ingest([str(tmp_path / "again.log")], store, run="run")
-    assert lookup.holdings(store).to_pylist() == held
+    assert lookup.list_contents(store).to_pylist() == held
     [hint] = lookup.hints(store)
     assert hint.startswith("1 file with the content of another file")
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.ingest import ingest
-from logparse.ingest.counting import PlainCounter, masked, new_counter
+from logparse.ingest.counting import PlainCounter, mask_addresses, new_counter
 from logparse.ingest.lines import LineReader, blocks
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import FileFormat
@@ -65,7 +65,7 @@ native = pytest.mark.skipif(
 Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
-def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
+def count_in_blocks(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
     """Count how often each line occurs in a text, in blocks of ``size`` bytes, as logparse does with large logs.
 
     Returns what the counter said about each block, and the lines with their counts.
@@ -93,14 +93,14 @@ def test_a_native_counter_of_other_sources_is_not_used(monkeypatch: pytest.Monke
 @native
 @given(st.lists(PIECES, max_size=60).map(b"".join), st.sampled_from([1, 7, 64, 1 << 20]))
 def test_native_and_plain_counters_give_the_same(data: bytes, size: int) -> None:
-    assert counted(data, size, is_native=True) == counted(data, size, is_native=False)
+    assert count_in_blocks(data, size, is_native=True) == count_in_blocks(data, size, is_native=False)
 
 
 @native
 @given(st.binary(max_size=300), st.binary(max_size=40))
 def test_they_do_on_any_bytes(noise: bytes, more: bytes) -> None:
     for data in (noise, STAMP + b"[7][Api][f] " + noise + b"\n" + STAMP + b"[7][Api]" + more, b"=" + noise):
-        assert counted(data, 64, is_native=True) == counted(data, 64, is_native=False)
+        assert count_in_blocks(data, 64, is_native=True) == count_in_blocks(data, 64, is_native=False)
 
 
 @native
@@ -108,7 +108,7 @@ def test_they_do_on_any_bytes(noise: bytes, more: bytes) -> None:
 @pytest.mark.parametrize("head", [b"", b"hipblaslt-bench ", STAMP + b"[1][Api][f] a=0x7f11c2c00000"])
 def test_they_do_on_long_lines(head: bytes, length: int) -> None:
     data = b"\n".join([head + b"\x00" * length, head + b"0x" * (length // 2), head * 3 + b" " * length])
-    assert counted(data, 1 << 20, is_native=True) == counted(data, 1 << 20, is_native=False)
+    assert count_in_blocks(data, 1 << 20, is_native=True) == count_in_blocks(data, 1 << 20, is_native=False)
     by_block, by_file = (cast(Any, new_counter(*MARKERS, native=True)) for _ in range(2))
     with tempfile.TemporaryFile() as file:
         file.write(data)
@@ -198,10 +198,10 @@ def test_masking_never_makes_a_line_longer(text: bytes) -> None:
 
     If addresses are replaced again, nothing changes.
     """
-    once = masked(text)
+    once = mask_addresses(text)
     assert len(once) <= len(text)
     if b"0x@" in once:
-        assert masked(once) == once
+        assert mask_addresses(once) == once
 
 
 # ------------------------------------------------------------------------------------------ how a stream is cut

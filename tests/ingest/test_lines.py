@@ -32,7 +32,7 @@ def read(text: str | bytes, size: int = 1 << 20) -> Read:
     return reader.take()
 
 
-def accounted(out: Read) -> int:
+def count_lines(out: Read) -> int:
     return sum(units_of(out).values())
 
 
@@ -173,11 +173,11 @@ def test_a_block_may_end_anywhere() -> None:
 )
 def test_every_line_is_accounted_for(pieces: list[str], glue: str) -> None:
     out = read(glue.join(pieces).encode("utf-8", "surrogatepass"))
-    assert out.lines + out.splits == accounted(out)
+    assert out.lines + out.splits == count_lines(out)
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_accounted_for(data: bytes) -> None:
     out = read(data)
-    assert out.lines + out.splits == accounted(out)
+    assert out.lines + out.splits == count_lines(out)
     assert out.lines == data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))

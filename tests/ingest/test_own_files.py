@@ -13,7 +13,7 @@ from logparse.ingest import ingest
 from logparse.ingest.render import answer
 from logparse.libraries.kinds.format import Emission
 from logparse.output.answer import Answer, TableFormat, show
-from logparse.output.own_files import LIST, is_own, listed, remember
+from logparse.output.own_files import LIST, is_own, read_digests, remember
 from logparse.quoting import Shell
 from logparse.store import Store
 from tests.conftest import SAMPLES
@@ -74,14 +74,14 @@ def test_lists(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("1")
     remember([file])
-    first = listed(tmp_path)
+    first = read_digests(tmp_path)
     assert is_own(file, first)
     file.write_text("2")
     assert not is_own(file, first)
     remember([file, tmp_path / "missing.csv"])
-    assert is_own(file, listed(tmp_path))
+    assert is_own(file, read_digests(tmp_path))
     assert len((tmp_path / LIST).read_text().splitlines()) == 1, "a file that is written again has one line"
     (tmp_path / LIST).write_bytes(b"\xff\n\n" + (tmp_path / LIST).read_bytes())
-    assert is_own(file, listed(tmp_path)), "a damaged list"
-    assert not is_own(tmp_path / "missing.csv", listed(tmp_path))
-    assert listed(tmp_path / "nowhere") == frozenset()
+    assert is_own(file, read_digests(tmp_path)), "a damaged list"
+    assert not is_own(tmp_path / "missing.csv", read_digests(tmp_path))
+    assert read_digests(tmp_path / "nowhere") == frozenset()

@@ -29,12 +29,12 @@ def read(name: str) -> list[Record]:
     return records(outcomes(aiter.FORMAT, source))
 
 
-def measured(found: list[Record]) -> list[Measurement]:
+def keep_measurements(found: list[Record]) -> list[Measurement]:
     return [record for record in found if isinstance(record, Measurement)]
 
 
 def test_rows_become_the_column_major_call() -> None:
-    first = measured(read("aiter_bf16_tuned_gemm.csv"))[0]
+    first = keep_measurements(read("aiter_bf16_tuned_gemm.csv"))[0]
     assert first.problem == plain(
         trans_a="T", trans_b="N", m=64, n=8192, k=4096, batch_count=1, lda=4096, ldb=4096, ldc=64, ldd=64,
         a_type="bf16_r", b_type="bf16_r", c_type="bf16_r", d_type="bf16_r", compute_type="f32_r", scale_type="f32_r",
@@ -46,7 +46,7 @@ def test_rows_become_the_column_major_call() -> None:
 
 def test_statuses_and_backends() -> None:
     found = read("aiter_bf16_tuned_gemm.csv")
-    assert [(m.solution.text, m.status) for m in measured(found)[1:]] == [
+    assert [(m.solution.text, m.status) for m in keep_measurements(found)[1:]] == [
         ("asm:5,splitK=13", "ok"),
         ("torch:0", "failed"),
         ("hipblaslt:heuristic", "unsupported"),
@@ -59,7 +59,7 @@ def test_statuses_and_backends() -> None:
 
 
 def test_a_row_without_its_split_cell_is_not_read_one_column_off() -> None:
-    short, full = measured(read("aiter_old_tuned_gemm.csv"))
+    short, full = keep_measurements(read("aiter_old_tuned_gemm.csv"))
     assert (short.solution.text, short.time_us) == ("hipblaslt:192883", 10.91)
     assert (full.solution.text, full.time_us) == ("rocblas:-624951541", 12.38)
 
@@ -67,7 +67,7 @@ def test_a_row_without_its_split_cell_is_not_read_one_column_off() -> None:
 def test_two_devices_in_one_file_equal_no_target() -> None:
     found = read("a8w8_bpreshuffle_tuned_gemm.csv")
     assert Fact("arch", "gfx942 gfx950") in found
-    first, second = measured(found)
+    first, second = keep_measurements(found)
     assert isinstance(first.problem, GemmProblem)
     assert isinstance(second.problem, GemmProblem)
     assert (first.problem.a_type, first.problem.b_type, first.problem.compute_type) == ("f8_fnuz_r", None, "f32_r")
@@ -102,7 +102,7 @@ def test_block_scaled_operands_are_the_8_bit_floats_of_the_row_s_arch(arch: str,
     name = "a8w8_blockscale_bpreshuffle_tuned_gemm_dsv3.csv"
     header = b"gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
     text = header + f"{arch},304,16,512,7168,asm,6,7,7.9,k,14.7,476.9,0.0029\n".encode()
-    (row,) = measured(records(list(aiter.FORMAT.read(Memory(text, name)))))
+    (row,) = keep_measurements(records(list(aiter.FORMAT.read(Memory(text, name)))))
     assert isinstance(row.problem, GemmProblem)
     assert (row.problem.a_type, row.problem.b_type) == (dtype, dtype)
     assert (row.problem.scale_a, row.problem.scale_b, row.problem.swizzle_a) == ("block128x128", "block128", True)
@@ -113,7 +113,7 @@ def test_a_batched_table_with_small_letters() -> None:
     text = header + b"gfx950,2,1,1024,4096,opus,311,1,7.8,opus_bmm_kernel,2.2,1076.95,0.0015\n"
     name = "batched_gemm_a8w8_blockscale_mxscale_tuned.csv"
     assert aiter.FORMAT.recognise(Head(name, text))
-    (row,) = measured(records(list(aiter.FORMAT.read(Memory(text, name)))))
+    (row,) = keep_measurements(records(list(aiter.FORMAT.read(Memory(text, name)))))
     assert isinstance(row.problem, GemmProblem)
     assert (row.problem.m, row.problem.n, row.problem.k, row.problem.batch_count) == (1024, 1, 4096, 2)
     assert (row.solution.text, row.time_us) == ("opus:311,splitK=1", 7.8)
@@ -134,7 +134,7 @@ def test_every_header_generation_of_the_corpus() -> None:
         assert not [r for r in found if isinstance(r, Reject)], path
         rows = [r for r in found if isinstance(r, Measurement | Call)]
         assert len(rows) == len(source.data.decode().splitlines()) - 1
-        assert all(m.status == "ok" for m in measured(found)), path
+        assert all(m.status == "ok" for m in keep_measurements(found)), path
         count += len(rows)
     assert count == 125
 
@@ -156,7 +156,7 @@ def overrides(name: str) -> list[Override]:
             problem=m.problem, solution=m.solution, target=TARGET, time_us=m.time_us, key_text=m.key_text,
             parameters=kernels.get(m.solution),
         )
-        for m in measured(found)
+        for m in keep_measurements(found)
     ]  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def test_object_to_text_to_object(wanted: list[Override]) -> None:
     (file,) = aiter.write(wanted, TARGET)
     source = Memory(file.data, file.name)
     assert aiter.FORMAT.recognise(head(source))
-    got = measured(records(outcomes(aiter.FORMAT, source)))
+    got = keep_measurements(records(outcomes(aiter.FORMAT, source)))
     by_key = {m.key_text: m for m in got}
     assert len(got) == len(wanted)
     for o in wanted:

@@ -229,7 +229,7 @@ def test_the_real_tuner_of_8_bit_products(real: Aiter, tmp_path: Path, monkeypat
     table = real.table("AITER_CONFIG_GEMM_A8W8")
     table.write_text("cu_num,M,N,K,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n80,1,2,3,0,0,1,k,0,0,0\n")
     assert look_up(60, 9216, 3584, str(table)) is None
-    (file,) = aiter_log.untuned(x.removeprefix("[aiter] ") for x in real.lines).files
+    (file,) = aiter_log.write_untuned_shapes(x.removeprefix("[aiter] ") for x in real.lines).files
     assert (file.name, file.data) == ("a8w8_untuned_gemm.csv", b"M,N,K\n60,9216,3584\n")
 
     untuned, tuned = tmp_path / file.name, tmp_path / "tuned.csv"

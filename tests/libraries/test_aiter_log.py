@@ -98,13 +98,13 @@ def test_every_untuned_shape_is_written() -> None:
     # If only some log lines state a data type, there are two files, because a tuner reads one set of columns per file.
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
-    first, second = aiter_log.untuned(lines).files
+    first, second = aiter_log.write_untuned_shapes(lines).files
     assert (first.name, first.data) == ("a8w8_untuned_gemm.csv", b"M,N,K,q_dtype_w\n1,2,3,torch.int8\n")
     assert (second.name, second.data) == ("a8w8_untuned_gemm-2.csv", b"M,N,K\n1,2,3\n")
     for file in (first, second):
         assert "csrc/ck_gemm_a8w8/gemm_a8w8_tune.py -i {path} -o {folder}/a8w8_tuned_gemm.csv" in file.use
         assert aiter.FORMAT.recognise(Head(file.name, file.data))
-    assert aiter_log.untuned([]) == ([], [])
+    assert aiter_log.write_untuned_shapes([]) == ([], [])
 
 
 def test_what_an_older_version_does_not_print_is_filled_in() -> None:
@@ -116,7 +116,7 @@ def test_what_an_older_version_does_not_print_is_filled_in() -> None:
         f"{BF16.format(16)} bias=False scaleAB=False bpreshuffle=False{MISS.format('bf16_gemm.csv')}",
         f"{BF16.format(32)} ...{miss}",
     ]
-    made = aiter_log.untuned(lines)
+    made = aiter_log.write_untuned_shapes(lines)
     whole, rest = made.files
     assert whole.data.decode().splitlines() == [
         "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle",
@@ -131,7 +131,7 @@ def test_what_is_left_out_is_counted() -> None:
     lines = [
         f"shape is M:{m}, N:2, K:3{MISS.format(table)}" for m in (1, 2) for table in ("bf16_tuned_gemm.csv", "x.csv")
     ]
-    assert aiter_log.untuned([*lines, *lines]) == (
+    assert aiter_log.write_untuned_shapes([*lines, *lines]) == (
         [],
         [
             "aiter: 2 shapes not written: bf16_tuned_gemm.csv: no line of the log states the operand types of this "
@@ -150,7 +150,7 @@ def test_what_is_left_out_is_counted() -> None:
     ],
 )
 def test_every_table_has_a_tuner_of_its_own(table: str, tuner: str) -> None:
-    (file,) = aiter_log.untuned(
+    (file,) = aiter_log.write_untuned_shapes(
         [
             f"shape is M:1, N:2, K:3 dtype='torch.bfloat16' otype='torch.bfloat16' bias=False, scaleAB=False, "
             f"bpreshuffle=False, not found tuned config in /x/{table}, will use default config!"
@@ -173,10 +173,10 @@ def test_lines_of_aiter_before_0_1_12() -> None:
     lines = [using.format(repr(f"torch.{name}")) for name in ("bfloat16", "float16")]
     (message,) = aiter_log.read(f"[aiter] {lines[0]}").records
     assert message == Message(category=aiter_log.CATEGORY, function=aiter_log.DEFAULT, text=lines[0])
-    (file,) = aiter_log.untuned([missed, *lines]).files
+    (file,) = aiter_log.write_untuned_shapes([missed, *lines]).files
     assert file.data.decode().splitlines() == [
         "M,N,K,bias,dtype,outdtype,scaleAB",
         "1,2,3,True,torch.bfloat16,torch.bfloat16,False",
         "1,2,3,True,torch.float16,torch.float16,False",
     ]
-    assert aiter_log.untuned([missed]).files == [], "without a type its tuner could not read the row"
+    assert aiter_log.write_untuned_shapes([missed]).files == [], "without a type its tuner could not read the row"

@@ -48,7 +48,9 @@ ROW = "512,7168,256,257,9,ActivationType.Silu,torch.bfloat16,torch.float8_e4m3fn
 @pytest.mark.parametrize("activation", ["'ActivationType.Silu'", "<ActivationType.Silu: 0>", "ActivationType.Silu"])
 def test_what_ran_by_default_is_to_be_tuned(device: str, activation: str) -> None:
     line = f"[fused_moe] using 2stage default for ({device}512, {SIZES}, {activation}, {TYPES}) "
-    made = aiter_log.untuned([line.format("float8_e4m3fn"), line.format("float8_e4m3fn"), line.format("uint32")]).files
+    made = aiter_log.write_untuned_shapes(
+        [line.format("float8_e4m3fn"), line.format("float8_e4m3fn"), line.format("uint32")]
+    ).files
     [file] = made
     heading, *rows = file.data.decode().splitlines()
     assert file.name == "untuned_fmoe.csv"
@@ -67,4 +69,4 @@ def test_what_ran_by_default_is_to_be_tuned(device: str, activation: str) -> Non
     ],
 )
 def test_of_a_tuned_or_unfinished_key_nothing_is_written(text: str) -> None:
-    assert aiter_log.untuned([text]).files == []
+    assert aiter_log.write_untuned_shapes([text]).files == []

@@ -10,7 +10,7 @@ import pytest
 from logparse import cli
 from logparse.libraries.all_backends import BACKENDS
 from logparse.libraries.builds import BUILDS, facts_of_build, ids_are_names, same_build
-from logparse.libraries.found import named, offered, offering
+from logparse.libraries.found import find_modules_called, find_modules_with, import_values
 from logparse.model import FACTS
 from logparse.target import machine
 
@@ -24,8 +24,8 @@ def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert list(offering("FORMAT", "FORMATS", folder=tmp_path)) == ["logparse.libraries.new.table"]
-    assert list(offering("BUILD", folder=tmp_path)) == ["logparse.libraries.new"]
+    assert list(find_modules_with("FORMAT", "FORMATS", folder=tmp_path)) == ["logparse.libraries.new.table"]
+    assert list(find_modules_with("BUILD", folder=tmp_path)) == ["logparse.libraries.new"]
 
 
 def test_modules_are_found_by_the_last_word_of_their_name(tmp_path: Path) -> None:
@@ -37,7 +37,10 @@ def test_modules_are_found_by_the_last_word_of_their_name(tmp_path: Path) -> Non
         (tmp_path / "new" / name).write_text("")
     (tmp_path / "rules.py").write_text("")
     room = "logparse.libraries.new"
-    assert list(named("rules", folder=tmp_path)) == [(room, f"{room}.rules"), (room, f"{room}.table_rules")]
+    assert list(find_modules_called("rules", folder=tmp_path)) == [
+        (room, f"{room}.rules"),
+        (room, f"{room}.table_rules"),
+    ]
 
 
 def test_one_backend_is_the_default_of_replay() -> None:
@@ -47,7 +50,7 @@ def test_one_backend_is_the_default_of_replay() -> None:
 
 def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart() -> None:
     assert {backend.name for backend in BACKENDS} <= set(BUILDS)
-    assert len(list(offered("BUILD"))) == len(BUILDS)
+    assert len(list(import_values("BUILD"))) == len(BUILDS)
     assert all(build.facts for build in BUILDS.values())
 
 

@@ -24,7 +24,7 @@ HEADER, ROW = SAMPLE.decode().splitlines()[:2]
 REAL = CORPUS / "serving/primus_te_hipblaslt_algo-v26.3.csv"
 
 
-def judged(*lines: str, header: str = HEADER, **target: str) -> dict[int | None, str]:
+def find_broken_rules(*lines: str, header: str = HEADER, **target: str) -> dict[int | None, str]:
     """Return what ``logparse lint`` says about a cache file with these lines: {line number: name of the broken rule}.
 
     Remarks of the lowest severity, "info", are left out.
@@ -80,26 +80,26 @@ def test_what_a_build_keeps() -> None:
     ],
 )
 def test_each_rule(cells: dict[str, str], rule: str) -> None:
-    assert judged(ROW) == {}
-    assert judged(changed(**cells)) == {2: rule}
+    assert find_broken_rules(ROW) == {}
+    assert find_broken_rules(changed(**cells)) == {2: rule}
 
 
 def test_an_unknown_word_in_a_row_of_another_device_is_never_read() -> None:
-    assert judged(ROW, changed(dev_cap="905", epi="relu")) == {}
-    assert judged(ROW, changed(epi="relu")) == {3: "words"}
+    assert find_broken_rules(ROW, changed(dev_cap="905", epi="relu")) == {}
+    assert find_broken_rules(ROW, changed(epi="relu")) == {3: "words"}
 
 
 @pytest.mark.parametrize("header", ["\ufeff" + HEADER, HEADER + "\r", HEADER + ",x", HEADER.replace("epi", "epilogue")])
 def test_a_header_that_differs_by_a_letter_refuses_the_file(header: str) -> None:
-    assert judged(ROW, header=header)[1] == "header"
+    assert find_broken_rules(ROW, header=header)[1] == "header"
 
 
 def test_a_target_of_other_columns_refuses_the_file() -> None:
-    assert judged(ROW, **{cache.COLUMNS: "22"}) == {1: "header"}
+    assert find_broken_rules(ROW, **{cache.COLUMNS: "22"}) == {1: "header"}
 
 
 def test_a_row_with_too_few_values() -> None:
-    assert judged(ROW, changed(m="8").rpartition(",")[0])[3] == "words"
+    assert find_broken_rules(ROW, changed(m="8").rpartition(",")[0])[3] == "words"
 
 
 def test_a_call_finds_the_row_of_its_key_alone() -> None:

@@ -29,7 +29,7 @@ def student_t_tail(t: float, degrees: float) -> float:
 @lru_cache(maxsize=4096)
 def student_t_quantile(p: float, degrees: float) -> float:
     """Return the t with P(T ≤ t) = ``p``, where T has Student's t distribution. ``p`` is in [0.5, 1)."""
-    return _solved(lambda t: student_t_tail(t, degrees), 1 - p)
+    return _solve_by_bisection(lambda t: student_t_tail(t, degrees), 1 - p)
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
@@ -81,10 +81,10 @@ def trigamma(x: float) -> float:
 
 def inverse_trigamma(value: float) -> float:
     """Return the positive x at which the trigamma function ψ′(x) is ``value``."""
-    return _solved(trigamma, value)
+    return _solve_by_bisection(trigamma, value)
 
 
-def _solved(falling: Callable[[float], float], value: float) -> float:
+def _solve_by_bisection(falling: Callable[[float], float], value: float) -> float:
     """Return the positive x at which a falling function has this value, found by bisection."""
     low, high = 0.0, 1.0
     while falling(high) > value:

@@ -50,7 +50,7 @@ def median(samples: Sequence[float]) -> float:
     return float(statistics.median(samples)) if len(samples) else math.nan
 
 
-def spread(samples: Sequence[float]) -> float:
+def relative_spread(samples: Sequence[float]) -> float:
     """Return the relative spread of the samples (0.01 means 1 %), or NaN for fewer than two samples.
 
     The spread is the scaled median absolute deviation of the logarithms, because a few outliers do not change it.
@@ -118,7 +118,7 @@ def variance_of_median(values: Floats) -> Variance:
     return Variance(math.pi / 2 * deviation**2 / count, max(1.0, 0.37 * (count - 1)))
 
 
-def moderated(variances: Sequence[Variance]) -> list[Variance]:
+def moderate_variances(variances: Sequence[Variance]) -> list[Variance]:
     """Make the variances of small groups more reliable by moving them towards their common value.
 
     All groups must have been measured in the same way. The method is empirical Bayes (Smyth, Stat. Appl. Genet. Mol.

@@ -7,7 +7,7 @@ import numpy as np
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import Look, add_points, columns, log_axis, sizes, texts
 from analyzers.explore.charts.palette import Theme, blank, headline, note, styled
-from analyzers.explore.plain_text import shown
+from analyzers.explore.plain_text import escape
 from logparse.lazy import pd
 from logparse.text import duration
 
@@ -42,7 +42,7 @@ def compare(
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, height=HEIGHT)
-    figure, (here, there) = Figure(), _short(names)
+    figure, (here, there) = Figure(), _shorten_store_names(names)
     ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
     # A grey band shows differences up to ±NOISE.
@@ -90,10 +90,10 @@ def verdict(totals: pd.Series) -> str:
     return f"{duration(there)} → {duration(here)}{change}: {counts}"
 
 
-def _short(names: tuple[str, str]) -> list[str]:
+def _shorten_store_names(names: tuple[str, str]) -> list[str]:
     """Return short names of two data folders: the last parts of their paths, enough to distinguish them."""
     paths = [name.rstrip("/").split("/") for name in names]
     deep = 1
     while paths[0][-deep:] == paths[1][-deep:] and deep < max(map(len, paths)):
         deep += 1
-    return [shown("/".join(path[-deep:]) or name, 50) for path, name in zip(paths, names, strict=True)]
+    return [escape("/".join(path[-deep:]) or name, 50) for path, name in zip(paths, names, strict=True)]

@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, np.ndarray | pd.Series):
-        return _listed(np.asarray(value))
+        return _to_list(np.asarray(value))
     if isinstance(value, list | tuple):
         return [_plain(x) for x in value]
     if isinstance(value, np.generic):
@@ -136,7 +136,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _listed(values: np.ndarray) -> list[Any]:
+def _to_list(values: np.ndarray) -> list[Any]:
     if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
         values = values.astype(object)
         values[~finite] = None

@@ -10,9 +10,9 @@ import numpy as np
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import SYMBOLS, Theme
-from analyzers.explore.plain_text import distinct, shown
+from analyzers.explore.plain_text import distinct, escape
 from logparse.lazy import pd
-from logparse.text import shortened
+from logparse.text import shorten_texts
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
@@ -75,10 +75,12 @@ def hover_data(points: pd.DataFrame) -> np.ndarray:
     ``customdata``.
     """
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
-    return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])
+    return np.column_stack(
+        [points["id"].to_numpy(object), escape_column(points["solver"]), round_to_six_digits(numbers)]
+    )
 
 
-def rounded(values: np.ndarray) -> np.ndarray:
+def round_to_six_digits(values: np.ndarray) -> np.ndarray:
     """Round numbers to six digits, so that the data stay small. A hover text shows no more digits.
 
     Numbers that are not finite become None.
@@ -90,7 +92,7 @@ def rounded(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def repeated(names: pd.Series) -> np.ndarray:
+def escape_column(names: pd.Series) -> np.ndarray:
     """Make a column of texts from a log safe to show as HTML.
 
     To save time, each distinct text is converted only once.
@@ -114,7 +116,7 @@ def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
     """
     # Taking them from the Series one by one takes six times as long.
     known = values.tolist() if isinstance(values, pd.Series) else values
-    return np.array([shown(text, longest) for text in known], dtype=object)
+    return np.array([escape(text, longest) for text in known], dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
@@ -136,7 +138,7 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
     some = order[: len(SYMBOLS)]
-    names = distinct(shown(x, 34) for x in shortened(some, 34))
+    names = distinct(escape(x, 34) for x in shorten_texts(some, 34))
     made = {x: Look(names[i], theme.categories[i], SYMBOLS[i]) for i, x in enumerate(some)}
     return {**made, "": Look(other, theme.faint, "circle")}
 

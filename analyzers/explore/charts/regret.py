@@ -28,7 +28,7 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure
     """Draw the time that is lost because the library does not choose the fastest known kernels.
 
     * Left: the number of operators by loss (``queries.regrets``).
-    * Right: time saved by replacing N kernels (``queries.savings``).
+    * Right: time saved by replacing N kernels (``queries.find_largest_savings``).
     """
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):

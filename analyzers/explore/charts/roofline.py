@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import HOVER, Look, add_points, hover_data, log_axis, sizes, texts
 from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, note, styled
-from analyzers.explore.plain_text import shown
+from analyzers.explore.plain_text import escape
 from logparse.devices import Device, devices
 from logparse.lazy import pd
 from logparse.text import duration
@@ -42,7 +42,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
         _ceilings(figure, device, rows, theme)
     judged, diameter = (rows["saving_us"] > 0).to_numpy(), sizes(rows["total_us"])
     if judged.any():
-        _judged(figure, rows[judged], diameter[judged], theme)
+        _draw_known_savings(figure, rows[judged], diameter[judged], theme)
     # If no saving is known, the colour shows the operation.
     _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
     styled(figure, theme, height=HEIGHT)
@@ -51,13 +51,13 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     )
     figure.update_yaxes(title={"text": "achieved TFLOP/s"}, **log_axis(rows["tflops"]))
     figure.update_layout(dragmode="select", margin={"t": 56})
-    left = sum(_within(figure, rows, name, axis) for name, axis in (("intensity", "xaxis"), ("tflops", "yaxis")))
+    left = sum(_cut_axis(figure, rows, name, axis) for name, axis in (("intensity", "xaxis"), ("tflops", "yaxis")))
     outside = "Some tiny problems lie outside the chart: a double click shows all. " if left else ""
     unknown = "" if device else "The device is unknown, so no ceilings are drawn. "
     return note(figure, outside + unknown + remark, theme)
 
 
-def _least(rows: pd.DataFrame, column: str) -> float:
+def _choose_axis_start(rows: pd.DataFrame, column: str) -> float:
     """Return the value at which an axis begins, so that a few tiny GEMMs or convolutions do not stretch it."""
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()
@@ -67,9 +67,9 @@ def _least(rows: pd.DataFrame, column: str) -> float:
     return float(kept[column].iloc[0])
 
 
-def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
+def _cut_axis(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
     """Cut the lower end of an axis if only a few tiny GEMMs or convolutions are there. Return True if it was cut."""
-    least, smallest = _least(rows, column), float(rows[column].min())
+    least, smallest = _choose_axis_start(rows, column), float(rows[column].min())
     if least < _FAR * smallest:
         return False
     largest = max(float(y) for trace in figure.data for y in trace["x" if axis == "xaxis" else "y"] if y)
@@ -94,7 +94,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
     Only the input types with the most time are drawn, at most three lines.
     """
-    ends = _least(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
+    ends = _choose_axis_start(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
     common = rows.groupby("input_type")["total_us"].sum().sort_values(ascending=False, kind="stable").index
     peaks: dict[float, list[str]] = {}
     for dtype in common[:6]:
@@ -115,17 +115,17 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
         figure.add_scatter(
             x=[peak / slope, right], y=[peak, peak], mode="lines",
             line={"color": theme.faint, "width": 1.5, "dash": "dot"},
-            name=f"{device.name}: {peak:,.0f} TFLOP/s {shown(', '.join(names), 30)}", hoverinfo="name",
+            name=f"{device.name}: {peak:,.0f} TFLOP/s {escape(', '.join(names), 30)}", hoverinfo="name",
             showlegend=False,
         )  # fmt: skip
         figure.add_annotation(
-            x=math.log10(right) - 0.01, y=math.log10(peak), text=f"{shown(', '.join(names), 30)} {peak:,.0f} TFLOP/s",
+            x=math.log10(right) - 0.01, y=math.log10(peak), text=f"{escape(', '.join(names), 30)} {peak:,.0f} TFLOP/s",
             showarrow=False, xanchor="right", yanchor="bottom", font={"size": 11, "color": theme.ink},
             bgcolor=theme.panel, opacity=0.85,
         )  # fmt: skip
 
 
-def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
+def _draw_known_savings(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
     """Draw the GEMMs and convolutions for which a saving is known, coloured by the logarithm of the saving."""
     faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
     high = float(saving.max())

@@ -9,7 +9,7 @@ from typing import Any
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import log_axis_over
 from analyzers.explore.charts.palette import Theme, blank, styled
-from analyzers.explore.plain_text import distinct, shown, solution_name
+from analyzers.explore.plain_text import distinct, escape, solution_name
 from analyzers.explore.tries import Try
 
 NOTHING = "No solution of this problem is timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
@@ -42,7 +42,7 @@ def solutions(
     figure = Figure()
     # A row shows all measured times. If they are not stored, it shows their interval, or else one point. The range of
     # the times of similar GEMMs or convolutions is shaded.
-    _strips(figure, timed, names, theme)
+    _draw_samples(figure, timed, names, theme)
     for group, look, legend in (
         ([x for x in timed if x[0].solution != pick], {"color": theme.accent, "size": 11}, "time"),
         ([x for x in timed if x[0].solution == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
@@ -110,7 +110,7 @@ def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
 
     The kernel that the library chose (``pick``) is in bold.
     """
-    unique = distinct(shown(solution_name(text), 46) for text in order)
+    unique = distinct(escape(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 
@@ -131,7 +131,7 @@ def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -
             "thickness": 1.2,
         },
         "customdata": [
-            [_bytes(x.workspace_bytes), shown(x.origin, 30), shown(x.error, 90), shown(x.solution, 160)]
+            [_bytes(x.workspace_bytes), escape(x.origin, 30), escape(x.error, 90), escape(x.solution, 160)]
             for x, _ in rows
         ],
         "hovertemplate": "<b>%{customdata[3]}</b><br>%{x:,.5~r} µs<br>workspace %{customdata[0]}"
@@ -139,7 +139,9 @@ def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -
     }
 
 
-def _strips(figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str], theme: Theme) -> None:
+def _draw_samples(
+    figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str], theme: Theme
+) -> None:
     x, y = list[float](), list[str]()
     for one, _ in rows:
         values = [] if one.samples_us is None else list(one.samples_us)[:SAMPLES]
@@ -157,7 +159,7 @@ def _failures(figure: Figure, rows: Sequence[Try], names: Mapping[str | None, st
         words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
         figure.add_scatter(
             x=[edge] * len(rows), y=[names[x.solution] for x in rows], mode="text", name="no time",
-            text=[shown(x, 40) for x in words], textposition="middle right", hoverinfo="text",
+            text=[escape(x, 40) for x in words], textposition="middle right", hoverinfo="text",
             textfont={"color": theme.faint, "size": 11},
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import KINDS, Theme, blank, styled
-from analyzers.explore.plain_text import shown, solution_name
+from analyzers.explore.plain_text import escape, solution_name
 from logparse.lazy import pd
 from logparse.text import duration
 
@@ -48,9 +48,9 @@ def timeline(
         return blank(NOTHING, theme, height=220)
     figure = Figure()
     whole = float((works["start"] + works["us"]).max())
-    bars = _joined(works, whole)
+    bars = _join_close_bars(works, whole)
     streams = list(dict.fromkeys(works["stream"]))
-    lines = {x: f"communication ({x})" if _talks(works, x) else x for x in streams}
+    lines = {x: f"communication ({x})" if _is_communication_stream(works, x) else x for x in streams}
     for kind in [x for x in KINDS if x in set(bars["kind"])]:
         rows = bars[bars["kind"] == kind]
         marked = not mark or kind == mark
@@ -60,20 +60,20 @@ def timeline(
             "color": theme.kind(kind), "opacity": [0.15 if x else 1.0 for x in faint], "line": {"width": 0}, **pattern,
         }  # fmt: skip
         data = [
-            [mark, "" if count == 1 else f"{count:,} launches, ", duration(us), shown(op, 60)]
+            [mark, "" if count == 1 else f"{count:,} launches, ", duration(us), escape(op, 60)]
             for mark, count, us, op in zip(rows["id"], rows["count"], rows["us"], rows["op"], strict=True)
         ]
         figure.add_bar(
             orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3),
             y=[lines[x] for x in rows["stream"]],
-            name=kind, marker=look, text=[shown(solution_name(f"kernel:{x}"), 90) for x in rows["kernel"]],
+            name=kind, marker=look, text=[escape(solution_name(f"kernel:{x}"), 90) for x in rows["kernel"]],
             textposition="none", customdata=data, hovertemplate=HOVER,
         )  # fmt: skip
-    _idle(figure, gaps, whole, theme, faint=bool(problem) or mark not in ("", "idle"))
+    _draw_idle_time(figure, gaps, whole, theme, faint=bool(problem) or mark not in ("", "idle"))
     order = [IDLE, *(lines[x] for x in reversed(streams))]
     styled(figure, theme, height=_AROUND + 44 * len(order))
     busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
-    text = f"{shown(title, 90)}: {duration(whole)}, the GPU computes or communicates in {busy:.0%} of it"
+    text = f"{escape(title, 90)}: {duration(whole)}, the GPU computes or communicates in {busy:.0%} of it"
     figure.update_xaxes(title={"text": f"ms since the first kernel. {text}"}, rangemode="tozero")
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=order, fixedrange=True)
     figure.update_layout(
@@ -83,12 +83,12 @@ def timeline(
     return figure
 
 
-def _talks(works: pd.DataFrame, stream: str) -> bool:
+def _is_communication_stream(works: pd.DataFrame, stream: str) -> bool:
     rows = works[works["stream"] == stream]
     return bool((rows["kind"] == "communication").mean() > 0.5)
 
 
-def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme, *, faint: bool) -> None:
+def _draw_idle_time(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme, *, faint: bool) -> None:
     for why, (name, told) in WHY.items():
         rows = gaps[gaps["why"] == why]
         if not len(rows):
@@ -104,7 +104,7 @@ def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme, *, fai
         )  # fmt: skip
 
 
-def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
+def _join_close_bars(works: pd.DataFrame, whole: float) -> pd.DataFrame:
     """Join neighbouring bars of the timeline that are too close to be distinguished.
 
     Adds the column ``count``, the number of bars that were joined.
@@ -114,13 +114,13 @@ def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
         return rows.assign(count=1)
     for parts in (4_000, 2_000, 1_000, 500, 250):
         # Joined bars are of one stream, one kind, and the same GEMM or convolution.
-        made = _joined_within(rows, whole / parts)
+        made = _join_bars_within(rows, whole / parts)
         if len(made) <= DRAWN:
             break
     return made
 
 
-def _joined_within(rows: pd.DataFrame, least_us: float) -> pd.DataFrame:
+def _join_bars_within(rows: pd.DataFrame, least_us: float) -> pd.DataFrame:
     start, end = rows["start"].to_numpy(), (rows["start"] + rows["us"]).to_numpy()
     same = np.ones(len(rows) - 1, dtype=bool)
     for name in ("stream", "kind", "problem"):

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 
 from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
+from analyzers.explore.charts.marks import (
+    add_points,
+    categories,
+    escape_column,
+    log_axis,
+    round_to_six_digits,
+    sizes,
+    texts,
+)
 from analyzers.explore.charts.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import shown, solution_name
+from analyzers.explore.plain_text import escape, solution_name
 from logparse.lazy import pd
 
 NOTHING = (
@@ -118,7 +126,7 @@ def _names(figure: Figure, rows: pd.DataFrame, theme: Theme, still: dict[str, An
     figure.add_scatter(
         x=list(named["sibling_us"] / 1e3), y=list(named["w_us"] / 1e3), mode="text",
         text=[
-            _AROUND[side].format(f"{_short(str(x))}{f' and {more:,} more' * bool(more)}")
+            _AROUND[side].format(f"{_shorten_label(str(x))}{f' and {more:,} more' * bool(more)}")
             for x, more, side in zip(named["label"], others, kept.values(), strict=True)
         ],
         textposition=list(kept.values()),
@@ -148,14 +156,14 @@ def _is_free(box: tuple[float, float, float], marks: np.ndarray, names: np.ndarr
     return left > -0.1 and right < 1.1 and -0.1 < y < 1.1 and not on_marks.any() and not on_names.any()
 
 
-def _short(label: str) -> str:
+def _shorten_label(label: str) -> str:
     """Return the sizes in the label of a backward-weight pass, without direction, type and layout."""
     words = label.split(" ")
-    return shown(" ".join(words[1:-2] if words[0] == "W" and len(words) > 3 else words), 40)
+    return escape(" ".join(words[1:-2] if words[0] == "W" and len(words) > 3 else words), 40)
 
 
 def _data(rows: pd.DataFrame) -> np.ndarray:
     w, sibling = (rows[name].to_numpy(dtype="float64") / 1e6 for name in ("w_us", "sibling_us"))
-    numbers = rounded(np.column_stack([w, w / sibling, sibling]))
-    texts_ = (repeated(rows["w_solution"]), repeated(rows["passes_from"]))
+    numbers = round_to_six_digits(np.column_stack([w, w / sibling, sibling]))
+    texts_ = (escape_column(rows["w_solution"]), escape_column(rows["passes_from"]))
     return np.column_stack([rows["id"].to_numpy(object), numbers, *texts_])

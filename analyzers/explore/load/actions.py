@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from analyzers.actions import ACTIONS
 from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
-from analyzers.explore.plain_text import capital
+from analyzers.explore.plain_text import capitalize_first
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
@@ -74,7 +74,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: 
         name=todo.name,
         title=todo.title,
         detail=_detail(todo, result, advice),
-        saves=_saves(todo),
+        saves=_format_saving(todo),
         gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
         evidence=todo.certainty,
         changes=change_text(todo),
@@ -96,7 +96,7 @@ def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
 _APPLY = "source apply.sh in the job's shell, or start it with `logparse run --with FOLDER -- JOB`"
 
 
-def _saves(todo: Todo) -> str:
+def _format_saving(todo: Todo) -> str:
     """Return how much time a proposal of ``recommend`` saves, as text.
 
     For example ``110 ms``, ``≈ 6 ms`` if it is estimated, ``up to 8.5 ms`` if only a bound is known, or ``0 or 9 ms``
@@ -156,7 +156,7 @@ def time_split(found: Recommendation) -> TimeSplit | None:
         return None
     steps = (found.gpu_time.steps if found.gpu_time is not None else None) or 0.0
     mean = f" (mean of {steps:,.0f})" if steps > 1 else ""
-    title = f"A {of.word}{mean}" if of.unit == "step" else capital(of.whole)
+    title = f"A {of.word}{mean}" if of.unit == "step" else capitalize_first(of.whole)
     return TimeSplit(title, tuple((x.name, x.us) for x in of.split))
 
 

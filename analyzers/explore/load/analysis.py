@@ -12,8 +12,8 @@ import pandas as pd
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
-from analyzers.explore.plain_text import capital
-from analyzers.explore.point_table import NEARBY, build, found
+from analyzers.explore.plain_text import capitalize_first
+from analyzers.explore.point_table import NEARBY, build, tabulate_findings
 from analyzers.explore.selection import MOST_TIMES, Selection
 from analyzers.findings import layout_transposes, slow_wrw
 from analyzers.findings.layout_transposes import transposed
@@ -91,13 +91,13 @@ def analyse(
         lines=tuple(dict.fromkeys([*limit, *messages])),
         shows={x.message: slow for x in result.remarks if x.analyzer == slow_wrw.NAME and x.evidence.details["slow"]},
         compared=compared[~compared["apart"].astype(bool)],
-        found=_with_actions(found(result.findings), result, {layout_transposes.NAME: transposed(tables)}),
-        nearby=_nearby(tables, settings),
+        found=_with_actions(tabulate_findings(result.findings), result, {layout_transposes.NAME: transposed(tables)}),
+        nearby=_find_similar_times(tables, settings),
         recommendation=result,
     )
 
 
-def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
+def _find_similar_times(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Return times of similar GEMMs or convolutions, for each one that was timed with only one kernel.
 
     The times are converted to its size.
@@ -112,7 +112,7 @@ def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(NEARBY)).drop_duplicates("problem")
 
 
-def traced(store: Store, run: str) -> GpuTime | None:
+def load_gpu_time(store: Store, run: str) -> GpuTime | None:
     """Return how the GPU spent its time in a run's traces. Returns None at once if the run has no traces."""
     if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
         return None
@@ -131,7 +131,7 @@ def _with_actions(
     for todo in verdict(result).todo:
         of = [x.problem.text for x in (result.findings[n - 1] for n in todo.findings) if x.problem is not None]
         for text in (*of, *(part.of for part in parts.get(todo.name, ())), *more_of.get(todo.name, ())):
-            named.setdefault(text, {}).setdefault(todo.name, capital(todo.title))
+            named.setdefault(text, {}).setdefault(todo.name, capitalize_first(todo.title))
     first, all_of = {x: next(iter(y.values())) for x, y in named.items()}, {x: "|".join(y) for x, y in named.items()}
     rows["action"], rows["todos"] = rows["problem"].map(first), rows["problem"].map(all_of)
     known_rows = set(rows["problem"])

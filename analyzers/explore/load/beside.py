@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analyzers.compare.diff import Diff
 
 
-def beside(word: str, store: Store) -> tuple[Store, str]:
+def find_run_to_compare(word: str, store: Store) -> tuple[Store, str]:
     """Find the run with which the user wants to compare. Returns its Parquet folder (``Store``) and its name.
 
     * ``word``: a Parquet folder, ``STORE#RUN``, ``STORE:RUN``, or a run in ``store``.
@@ -44,7 +44,7 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
     return (run, other_run) if store.url == other.url else (store.url, other.url)
 
 
-def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
+def compare_runs(store: Store, run: str, other: Store, other_run: str) -> Diff:
     """Compare two runs by the rules of ``logparse diff``, this run as A and the other run as B.
 
     Raises StoreError if a run does not exist.

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from analyzers.explore import point_table
 from analyzers.explore.load import one_step
-from analyzers.explore.load.beside import beside, calls, changed, compared, keep
+from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
@@ -106,7 +106,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     Yields the name of each finished step.
     """
     store, folder = open_store(job.url), Path(job.folder)
-    other = beside(job.other, store) if job.other else None
+    other = find_run_to_compare(job.other, store) if job.other else None
     with _connect(store) as con:
         ((count,),) = con.execute("select count(*) from measurements").fetchall()
         run = _most_to_gain(store, count) if job.run is None and other is None else store.latest_run(job.run)
@@ -240,7 +240,7 @@ def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[
     """
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
-    from analyzers.explore.load.analysis import analyse, traced
+    from analyzers.explore.load.analysis import analyse, load_gpu_time
 
     store, folder = open_store(job.url), Path(job.folder)
     known = json.loads((folder / "run.json").read_text())
@@ -252,8 +252,8 @@ def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
-        found = compared(store, run, open_store(url), other)
-        others, time = keep(found, folder), traced(open_store(url), other)
+        found = compare_runs(store, run, open_store(url), other)
+        others, time = keep(found, folder), load_gpu_time(open_store(url), other)
         states, numbers = changed(found), calls(found)
     analysis = analyse(store, run, settings)
     with contextlib.nullcontext(read) if read else _connect(store) as con:

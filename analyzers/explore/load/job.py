@@ -27,8 +27,8 @@ class Job:
     """The data that a child process should load for the web page, and the folder into which it writes them.
 
     * ``url``, ``run``: the Parquet folder with the data, and the name of the job to show.
-    * ``other``: the name of a job to compare with (``beside.beside`` accepts several spellings). None for no
-      comparison.
+    * ``other``: the name of a job to compare with (``beside.find_run_to_compare`` accepts several spellings). None for
+      no comparison.
     * ``target``: facts about the user's machine.
     * ``judge``: True to analyse data that another process has already loaded.
     """

@@ -68,7 +68,7 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
         return None
     works, calls, loads = (_columns(found, x) for x in ("works", "calls", "loads"))
     identities = _columns(found, "identities")
-    asked = _launched(works, calls)
+    asked = _find_launch_times(works, calls)
     # The step has the median duration in the first trace. If the trace marks no steps, a part of it is used.
     chosen, title = _window(works, asked, _columns(found, "units"))
     devices = works["device"][chosen]
@@ -79,7 +79,9 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     begin = float(start[0])
     known, talks = works["identity"][order], works["ranks"][order] >= 0
     kernels_ = known >= 0
-    gaps = _gaps(start[kernels_], us[kernels_], _launched(works, calls, ends=True)[order][kernels_], calls, loads)
+    gaps = _gaps(
+        start[kernels_], us[kernels_], _find_launch_times(works, calls, ends=True)[order][kernels_], calls, loads
+    )
     stream = works["stream"][order]
     frame = pd.DataFrame({"start": start - begin, "us": us, "stream": [f"stream {x}" for x in stream.tolist()]})
     names = {x: [str(y or "") for y in identities[x].tolist()] for x in ("op", "kernel", "problem")}
@@ -111,7 +113,9 @@ def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
     return {field.name: values.field(field.name).to_numpy(zero_copy_only=False) for field in values.type}
 
 
-def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]], *, ends: bool = False) -> Floats:
+def _find_launch_times(
+    works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]], *, ends: bool = False
+) -> Floats:
     """Return the time at which the host launched each kernel or copy. It is NaN if the trace lacks the launch.
 
     * ``ends``: return the end of the launch call instead of its beginning.

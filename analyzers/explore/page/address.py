@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logparse.quoting import Html, filled, html_text
+from logparse.quoting import Html, fill_template, html_text
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -24,4 +24,4 @@ _LEADING = Html(
 
 def leading_to(address: str) -> Html:
     """Return an HTML page that redirects to an address at once."""
-    return filled(_LEADING, {"address": html_text(address)}, "@@")
+    return fill_template(_LEADING, {"address": html_text(address)}, "@@")

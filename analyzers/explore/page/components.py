@@ -20,13 +20,13 @@ from analyzers.explore.charts.palette import kind_of_work
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
-from analyzers.explore.plain_text import amount, capital, of_one, percent, sentence, solution_name
+from analyzers.explore.plain_text import capitalize_first, format_calls, of_one, percent, sentence, solution_name
 from analyzers.explore.queries import KernelRow
 from analyzers.explore.selection import FACETS, VIEWS, Selection, facet_text, from_url, interval_words
 from logparse.lazy import pd
 from logparse.libraries.miopen import find_db_choice
 from logparse.model import UPPER_BOUND
-from logparse.text import counted, duration, printable
+from logparse.text import duration, make_printable, pluralize
 
 
 def _aria(**attributes: str) -> dict[str, Any]:
@@ -47,22 +47,22 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
     what += [" beside ", html.b(_with_end(other))] if other else []
     latest = list(reversed(known))
     if len(known) < 2:
-        return [html.span(what, title=printable(run))]
+        return [html.span(what, title=make_printable(run))]
     after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run
     first = after.removesuffix(AFTER)
     offered = html.link(
         f"Compare {_with_end(first)} → {_with_end(after)}",
-        href=replace(_compared(first, chosen), run=after).url(),
+        href=replace(_select_comparison(first, chosen), run=after).url(),
         class_="offered",
     )
     look = [
         _run(x, replace(chosen.cleared(), run=x, compare="" if x == other else chosen.compare), x == run)
         for x in latest
     ]
-    compare = [_run(x, _compared(x, chosen), x == other) for x in latest if x != run]
+    compare = [_run(x, _select_comparison(x, chosen), x == other) for x in latest if x != run]
     lists = [html.h2("Look at"), html.ul(look), html.h2("Compare with"), html.ul(compare)]
     pair = [offered] if not other and first in known and first != after else []
-    return [html.details([html.summary(what, title=printable(run)), html.div(lists)]), *pair]
+    return [html.details([html.summary(what, title=make_printable(run)), html.div(lists)]), *pair]
 
 
 AFTER = "-after"
@@ -75,16 +75,16 @@ def _with_end(name: str) -> str:
 
     The end is kept, because names of runs of one job often differ only in the last letters.
     """
-    shown = printable(name)
+    shown = make_printable(name)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2 - 1]}…{shown[-_LONGEST // 2 :]}"
 
 
-def _compared(name: str, chosen: Selection) -> Selection:
+def _select_comparison(name: str, chosen: Selection) -> Selection:
     return replace(chosen.cleared(), view="compare", compare=name)
 
 
 def _run(name: str, chosen: Selection, here: bool) -> html.Element:
-    return html.li(html.link(printable(name), href=chosen.url(), class_="here" if here else ""))
+    return html.li(html.link(make_printable(name), href=chosen.url(), class_="here" if here else ""))
 
 
 Names: TypeAlias = tuple[str, str]
@@ -105,7 +105,7 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
         for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
         if count is not None and other is None
     ]
-    said.append(f"{picks:,} of {counted(picked, 'pick')} changed" if picked else "no pick is known in both")
+    said.append(f"{picks:,} of {pluralize(picked, 'pick')} changed" if picked else "no pick is known in both")
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
     if step:
         name, us, old = step
@@ -138,7 +138,7 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
     if not judged:
         return [html.p("The two runs are being compared …", class_="skeleton")]
     here, there = (_with_end(x) for x in names)
-    rows = [*(_beside(*row) for row in known.beside), *(_calls_beside(*row) for row in known.calls)]
+    rows = [*(_make_row_of_times(*row) for row in known.beside), *(_calls_beside(*row) for row in known.calls)]
     head = html.tr([html.th(""), html.th(f"{there} → {here}", scope="col")])
     made: list[object] = [html.table([head, *rows], class_="beside", **_aria(label="Both runs"))] if rows else []
     picks, both = int(totals["repicked"]), int(totals["both_picks"])
@@ -153,7 +153,7 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
             ),
         ]
     if picks:
-        made.append(html.h2(f"{picks:,} of {counted(int(totals['picked']), 'problem')} with another pick"))
+        made.append(html.h2(f"{picks:,} of {pluralize(int(totals['picked']), 'problem')} with another pick"))
         only = "no problem has a time in files of one kind of both runs, so the runs' own times are not compared."
         made += [] if totals["problems"] else [html.p(sentence(only))]
     if both:
@@ -165,17 +165,19 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
             )
         )
     apart = {"vanished": f"only in {there}", "new": f"only in {here}"}
-    made += [html.p(f"{counted(count, 'problem')} {apart[state]}.") for state, count in known.changed if state in apart]
+    made += [
+        html.p(f"{pluralize(count, 'problem')} {apart[state]}.") for state, count in known.changed if state in apart
+    ]
     if not totals["problems"] and not picks:
         made.append(
             html.p("No time and no choice of the library differs: no problem has a time or a choice in both runs.")
             if not totals["picked"]
-            else html.p(f"All {counted(int(totals['picked']), 'pick')} that both runs name are the same.")
+            else html.p(f"All {pluralize(int(totals['picked']), 'pick')} that both runs name are the same.")
         )
     return made
 
 
-def _beside(name: str, here: float | None, there: float | None) -> html.Element:
+def _make_row_of_times(name: str, here: float | None, there: float | None) -> html.Element:
     change = f" ({here / there - 1:+.1%})" if there and here is not None else ""
     times = ["unknown" if us is None else duration(us) for us in (there, here)]
     return html.tr([html.th(name, scope="row"), html.td(f"{times[0]} → {times[1]}{change}")])
@@ -200,7 +202,7 @@ def tabs(chosen: Selection) -> list[object]:
 def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
     """Return the list of all filters that are set. Each is a link that removes the filter."""
     made: list[object] = [
-        _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
+        _chip(f"{FACETS[facet]}: {make_printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
         for value in values
     ]
@@ -210,11 +212,11 @@ def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
     ]
     if chosen.todo:
         title = next((x.title for x in actions if x.name == chosen.todo), chosen.todo)
-        made.append(_chip(printable(capital(title)), replace(chosen, todo="")))
+        made.append(_chip(make_printable(capitalize_first(title)), replace(chosen, todo="")))
     if chosen.search:
-        made.append(_chip(f"“{printable(chosen.search)}”", replace(chosen, search="")))
+        made.append(_chip(f"“{make_printable(chosen.search)}”", replace(chosen, search="")))
     if chosen.mark and chosen.view == "timeline":
-        made.append(_chip(f"Marked: {printable(chosen.mark)}", replace(chosen, mark="")))
+        made.append(_chip(f"Marked: {make_printable(chosen.mark)}", replace(chosen, mark="")))
     if made:
         made.append(html.link("Clear all", href=chosen.cleared().url(), class_="clear"))
     return made
@@ -287,8 +289,8 @@ _OPEN = ("operation", "direction", "dtype", "library", "layout")
 
 def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str, object]:
     return {
-        "name": printable(facet_text(facet, value)),
-        "whole": printable(facet_text(facet, value, whole=True)),
+        "name": make_printable(facet_text(facet, value)),
+        "whole": make_printable(facet_text(facet, value, whole=True)),
         "share": f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%",
         "level": f"{100 * share:.1f}%",
         "href": chosen.toggled(facet, value).url(),
@@ -299,9 +301,9 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str,
 REMARKS = 1  # Number of remarks shown at once in the overview. In the other views the chart comes first.
 
 
-def unreadable(error: str) -> list[object]:
+def explain_unreadable(error: str) -> list[object]:
     """Return the text that the web page shows if the data could not be read."""
-    return [html.strong("The store could not be read"), html.p(printable(error))]
+    return [html.strong("The store could not be read"), html.p(make_printable(error))]
 
 
 def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[object]:
@@ -309,7 +311,7 @@ def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[obje
     latest = list(reversed(known))
     links = [_run(x, replace(chosen.cleared(), run=x, compare=""), False) for x in latest]
     return [
-        html.strong(f"This store has no run “{printable(name)}”"),
+        html.strong(f"This store has no run “{make_printable(name)}”"),
         html.p("Its runs, the latest first:"),
         html.ul(links),
     ]
@@ -330,7 +332,7 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     * ``change``: what changed from the compared run.
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
-    calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
+    calls = f"{format_calls(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
     time = f", {duration(total_us)} (calls × time of a call)" if total_us > 0 else ""
     once = (
@@ -340,7 +342,7 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     )
     untimed, of = total["untimed_calls"], f" of {one}" if (one := of_one(total["unit"])) else ""
     what = "Selected" if chosen.filters else "GEMMs and convolutions"
-    gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
+    gap = f"; {format_calls(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     # With filters, the possible saving is counted for the filtered rows only, and remarks about the whole run are
     # folded away.
     saving = (
@@ -348,12 +350,14 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     )
     if total["conditional_us"] > 0 and chosen.filters:
         saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
-    headline = printable(capital(known.headline or "no verdict"))
+    headline = make_printable(capitalize_first(known.headline or "no verdict"))
     # What changed comes first, because it is what the user asks.
-    made: list[object] = [html.strong(printable(change)), html.p(f"Left to do: {headline}")] if change else []
+    made: list[object] = [html.strong(make_printable(change)), html.p(f"Left to do: {headline}")] if change else []
     made += [
         *([] if change else [html.strong(headline)]),
-        html.p(f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
+        html.p(
+            f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}."
+        ),
     ]
     texts = [_remark(x, known.shows.get(x), chosen) for x in known.lines]
     made += [html.p(x, class_="remark") for x in texts[:remarks]]
@@ -374,9 +378,9 @@ def _remark(text: str, shows: str | None, chosen: Selection) -> list[object]:
 
 def _prose(text: str) -> list[object]:
     """Return a text for the user as text, with what stands between backquotes as code."""
-    parts = printable(text).split("`")
+    parts = make_printable(text).split("`")
     whole = len(parts) % 2 == 1  # A single backquote is no pair.
-    return [html.code(x) if i % 2 else x for i, x in enumerate(parts) if x] if whole else [printable(text)]
+    return [html.code(x) if i % 2 else x for i, x in enumerate(parts) if x] if whole else [make_printable(text)]
 
 
 CARDS = 4  # Number of cards shown at once.
@@ -407,8 +411,8 @@ def answer(
     """Return the main part of the overview: where the time goes, and the cards of things to do.
 
     * ``time``: the time of a step by kind of work. It is shown if nothing is filtered.
-    * ``parts``: the time of the selected GEMMs and convolutions (``queries.split``), shown for a filter or a run
-      without traces.
+    * ``parts``: the time of the selected GEMMs and convolutions (``queries.sum_time_by_kind``), shown for a filter or a
+      run without traces.
     * ``about``: names of the things to do that concern the selected rows. None if nothing is filtered.
     * ``untimed``: number of the selected calls that have no time. NaN if unknown.
     """
@@ -426,7 +430,7 @@ def answer(
     made.append(html.details([html.summary(["; ".join(means) + ". " if means else "", more]), html.dl(entries)],
                              class_="words"))  # fmt: skip
     if about is not None and len(actions) > len(shown):
-        hidden = counted(len(actions) - len(shown), "thing")
+        hidden = pluralize(len(actions) - len(shown), "thing")
         made.append(html.p(f"{hidden} to do about other problems or the whole job: clear the filters.", class_="faint"))
     return made
 
@@ -446,7 +450,7 @@ def _split_bar(parts: pd.DataFrame, chosen: Selection, untimed: float) -> list[o
     if not rows:
         return []
     what = "Selected problems" if chosen.filters else "Problems"
-    gap = f", nor are {amount(untimed)} calls without a time" if untimed > 0 else ""
+    gap = f", nor are {format_calls(untimed)} calls without a time" if untimed > 0 else ""
     head = f"{what}: {duration(sum(us for _, us, *_ in rows))} (calls × time; other kernels are not in it{gap})"
     return _bar(head, rows)
 
@@ -473,15 +477,15 @@ def _bar(head: str, parts: Sequence[tuple[str, float, float, float]]) -> list[ob
     for name, us, saved, perhaps in parts:
         for share, what, more in ((us - saved, "", ""), (saved, " to-save", ", can be saved")):
             if share > 0:
-                text = f"{printable(name)}: {duration(share)}{more}"
+                text = f"{make_printable(name)}: {duration(share)}{more}"
                 bar.append(html.span(class_=_look(name) + what, style=f"width:{100 * share / total:.2f}%", title=text))
         can = f", {duration(saved)} to save" if saved > 0 else ""
         can += f", perhaps {duration(perhaps)} to save" if perhaps > 0 else ""
-        words = f" {printable(name)} {duration(us)} ({percent(us / total)}{can})"
+        words = f" {make_printable(name)} {duration(us)} ({percent(us / total)}{can})"
         legend.append(html.span([html.i(class_=_look(name)), words]))
     if any(saved > 0 for _, _, saved, _ in parts):
         legend.append(html.span([html.i(class_="k to-save"), " hatched: can be saved"]))
-    label = ", ".join(f"{percent(us / total)} {printable(name)}" for name, us, *_ in parts)
+    label = ", ".join(f"{percent(us / total)} {make_printable(name)}" for name, us, *_ in parts)
     return [
         html.p(html.b(head), class_="time"),
         html.div(bar, class_="time-bar", role="img", **_aria(label=label)),
@@ -509,23 +513,29 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     # nowhere.
     elif leads.traced:
         where = replace(chosen.cleared(), view="timeline", mark=action.mark)
-    lead = f"Show {counted(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
+    lead = f"Show {pluralize(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
     name = f"lines-{number}"
-    text = "\n".join(map(printable, action.lines))
-    copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=f"Copy: {printable(action.title)}"))
+    text = "\n".join(map(make_printable, action.lines))
+    copy = html.button(
+        "Copy", class_="copy", **_data(copies=name), **_aria(label=f"Copy: {make_printable(action.title)}")
+    )
     download = leads.download
     get = html.a("Download the files (zip)", href=download, class_="get") if action.files and download else None
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
-    detail, head = sentence(action.detail), html.h3(f"{number}. {printable(capital(action.title))}")
-    sure = html.span(printable(action.evidence), title=meaning(action.evidence), class_="sure")
-    basis = [html.span(f" · {printable(action.basis)}.", class_="basis")] if action.basis else []
+    detail, head = sentence(action.detail), html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
+    sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
+    basis = [html.span(f" · {make_printable(action.basis)}.", class_="basis")] if action.basis else []
     told = [detail] if detail and action.detail not in action.changes else []
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     return html.li(
         [
             html.link([head], where.url(), class_="whole", title=lead) if where else head,
             html.p(worth, class_="saves"),
-            *([html.p([html.b(printable(action.gain)), " · ", sure, *basis])] if action.saves != "unknown" else []),
+            *(
+                [html.p([html.b(make_printable(action.gain)), " · ", sure, *basis])]
+                if action.saves != "unknown"
+                else []
+            ),
             html.p([html.b("How: "), *_prose(" ".join([sentence(action.changes), *told]))]),
             html.div([html.pre(html.code(text, id=name), tabindex="-1"), copy], class_="type") if text else None,
             html.p([x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]) if ends else None,
@@ -590,18 +600,20 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
     ]
     body = []
     for x in rows:
-        link = html.link(printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else ""
+        link = html.link(make_printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else ""
         here = "here" if (x.id and x.id == chosen.problem) or (chosen.mark and x.kind == chosen.mark) else ""
         body.append(
             html.tr(
                 [
-                    html.th(printable(solution_name(f"kernel:{x.kernel}")), scope="row", title=printable(x.kernel)),
+                    html.th(
+                        make_printable(solution_name(f"kernel:{x.kernel}")), scope="row", title=make_printable(x.kernel)
+                    ),
                     html.td([html.i(class_=_look(x.kind)), f" {x.kind}"]),
                     html.td(duration(x.us), class_="number"),
                     html.td(percent(x.us / total_us), class_="number"),
-                    html.td(amount(x.calls), class_="number"),
+                    html.td(format_calls(x.calls), class_="number"),
                     html.td(duration(x.us / x.calls) if x.calls else "", class_="number"),
-                    html.td(printable(x.op)),
+                    html.td(make_printable(x.op)),
                     html.td(link),
                 ],
                 class_=here,
@@ -622,7 +634,7 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
     ]
 
 
-def launched(rows: Sequence[KernelRow], chosen: Selection, caller: str = "") -> list[object]:
+def list_launched_kernels(rows: Sequence[KernelRow], chosen: Selection, caller: str = "") -> list[object]:
     """Return the web page's list of kernels that a GEMM or convolution launches, with a link to the timeline.
 
     The list is empty if no kernel is known. ``caller`` says from where the program calls the GEMM or convolution.
@@ -630,12 +642,13 @@ def launched(rows: Sequence[KernelRow], chosen: Selection, caller: str = "") -> 
     if not len(rows):
         return []
     each = [
-        html.li([html.b(duration(x.us)), f" {amount(x.calls)} × {printable(solution_name(f'kernel:{x.kernel}'))} "
-                 f"({printable(x.op or x.kind)})"])
+        html.li([html.b(duration(x.us)),
+        f" {format_calls(x.calls)} × {make_printable(solution_name(f'kernel:{x.kernel}'))} "
+                 f"({make_printable(x.op or x.kind)})"])
         for x in rows
     ]  # fmt: skip
     where = html.link("Where in the step →", replace(chosen, view="timeline").url())
-    place = [html.p(printable(caller[:1].upper() + caller[1:]), class_="caller")] if caller else []
+    place = [html.p(make_printable(caller[:1].upper() + caller[1:]), class_="caller")] if caller else []
     return [html.div([html.h3("Its kernels"), where], class_="bar"), html.ul(each, class_="launched"), *place]
 
 
@@ -659,39 +672,42 @@ def detail(
     now = "Now, by the system find-db" if unsettled else "Now"
     saves = f"{'0 or ' * unsettled}{duration(row['saving_us'])}"
     numbers = [
-        (now if row["own"] or unsettled else f"Time in {printable(str(row['file']))}", duration(row["time_us"])),
-        (f"Best known, in {printable(str(row['file']))}" if row["apart"] else "Best known", duration(row["then_us"])),
-        (f"Calls of {one}" if (one := of_one(row["unit"])) else "Calls", amount(row["calls"])),
+        (now if row["own"] or unsettled else f"Time in {make_printable(str(row['file']))}", duration(row["time_us"])),
+        (
+            f"Best known, in {make_printable(str(row['file']))}" if row["apart"] else "Best known",
+            duration(row["then_us"]),
+        ),
+        (f"Calls of {one}" if (one := of_one(row["unit"])) else "Calls", format_calls(row["calls"])),
         ("Could save" + (", estimated" if estimated else ""), saves),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),
     ]
     if pd.notna(row["sibling_ratio"]):
         times = ", ".join(f"{x} {duration(row[f'{x.lower()}_us'])}" for x in "WFB" if pd.notna(row[f"{x.lower()}_us"]))
-        ratio = f"{row['sibling_ratio']:.3g}× ({times}; {printable(str(row['passes_from']))})"
+        ratio = f"{row['sibling_ratio']:.3g}× ({times}; {make_printable(str(row['passes_from']))})"
         numbers.append(("W ÷ max(F, B)", ratio))
     here, there = (_with_end(x) for x in names)
     if pd.notna(row["other_us"]):
         numbers.append((f"{there} → {here}", f"{duration(row['other_us'])} → {duration(row['here_us'])}"))
     if isinstance(row["pick_here"], str) and row["pick_here"] != row["pick_there"]:
-        picks = [printable(str(row[x])) for x in ("pick_there", "pick_here")]
+        picks = [make_printable(str(row[x])) for x in ("pick_there", "pick_here")]
         if pd.notna(row["pick_here_us"]):
             picks = [f"{x} ({duration(row[y])})" for x, y in zip(picks, ("pick_there_us", "pick_here_us"), strict=True)]
         numbers.append((f"Pick, {there} → {here}", " → ".join(picks)))
     which = f" {TWO_RATIOS}" if row["sibling_ratio"] > 1 else ""
-    head = [html.h2(printable(str(row["label"]))), html.link("Close", href=close, class_="close")]
+    head = [html.h2(make_printable(str(row["label"]))), html.link("Close", href=close, class_="close")]
     title = f"Override row ({advised.override.name})" if advised.override.name else "Override row"
     return html.section(
         [
             html.div(head, class_="bar"),
             html.p(_prose(advised.sentence), class_="sentence"),
-            *([html.p(printable(sentence(expected) + which), class_="sentence expected")] if expected else []),
+            *([html.p(make_printable(sentence(expected) + which), class_="sentence expected")] if expected else []),
             html.dl([html.div([html.dt(name), html.dd(value)]) for name, value in numbers]),
             chart,
             *launched,
             _paste("Bench command", advised.command, "bench"),
             _paste(title, advised.override, "override"),
-            html.details([html.summary("Full key"), html.code(printable(str(row["problem"])))]),
+            html.details([html.summary("Full key"), html.code(make_printable(str(row["problem"])))]),
         ],
         id="problem",
         class_="problem",
@@ -708,7 +724,7 @@ TWO_RATIOS = (
 
 
 def _paste(title: str, given: Paste, name: str) -> html.Element:
-    note = html.span(printable(given.note), class_="faint")
+    note = html.span(make_printable(given.note), class_="faint")
     if not given.text:
         return html.div([html.h3(title), html.p(note)])
     more = _data(copies=f"text-{name}") | _aria(label=f"Copy: {title}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from analyzers.explore import queries
-from logparse.quoting import Html, asset, filled, html_text, json_block
+from logparse.quoting import Html, asset, fill_template, html_text, json_block
 
 ASSETS = files("analyzers.explore") / "assets"
 _UNITS = {"µs": 1.0, "ms": 1e3}  # The value of each unit in µs.
@@ -66,4 +66,4 @@ def frame(
         "footer": html_text(footer),
         "data": json_block({**table, "rows_at_once": queries.FIRST_ROWS, **data}),
     }
-    return filled(Html(asset(ASSETS / "page.html.in")), values)
+    return fill_template(Html(asset(ASSETS / "page.html.in")), values)

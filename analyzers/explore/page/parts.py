@@ -23,7 +23,7 @@ from analyzers.explore.page.table import rows
 from analyzers.explore.plain_text import of_one
 from analyzers.explore.selection import INTRO, Selection, from_url
 from analyzers.explore.tries import Try
-from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
+from analyzers.explore.views import BOXES, ChartStyle, apply_click, chart
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb, pd
 
@@ -31,12 +31,12 @@ FILES_URL, TABLE_URL = "/overrides.zip", "/problems.csv"
 FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
 
 
-def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
+def answer_all_but_chart(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Answer the browser's request for everything on the web page except charts, table and details.
 
     The result's keys are the ids of HTML elements (see ``content``). ``asked`` has ``search``, the URL's query string.
     """
-    chosen = _chosen(asked)
+    chosen = _parse_selection(asked)
     page = pages.of(chosen)
     try:
         with page.cursor() as con:
@@ -49,7 +49,7 @@ def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
             **_FRAME,
             **progress(page),
             "tabs": components.tabs(chosen),
-            "verdict": components.unreadable(str(error)),
+            "verdict": components.explain_unreadable(str(error)),
         }
 
 
@@ -96,7 +96,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         "tabs": components.tabs(chosen),
         "chips": components.chips(chosen, known.verdict.actions),
         "verdict": (
-            components.unreadable(known.error)
+            components.explain_unreadable(known.error)
             if known.error
             else components.verdict(known.verdict, total, known.run, chosen, _change(con, known))
             if known.judged
@@ -106,7 +106,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         "runs": components.runs(known.runs, known.run, known.other, chosen),
         "intro": INTRO[chosen.view],
         "answer": _answer(con, known, chosen),
-        "after": _after(con, chosen),
+        "after": _make_elements_below(con, chosen),
         "content": f"content {chosen.view}" + " beside" * (chosen.view == "compare" and bool(known.other)),
         "empty": sorted(known.empty),
         "names": [known.run, known.other],
@@ -126,7 +126,9 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         about = queries.todos(con, chosen) if chosen.filters else None
         of, leads = known.verdict, components.Leads(known.rows_of, known.traced, files)
         untimed = queries.totals(con, chosen)["untimed_calls"]
-        return components.answer(of.actions, of.time, queries.split(con, chosen), chosen, leads, about, untimed)
+        return components.answer(
+            of.actions, of.time, queries.sum_time_by_kind(con, chosen), chosen, leads, about, untimed
+        )
     if chosen.view == "compare":
         totals, choice = queries.changes(con, chosen), len(known.runs) > 1
         judged = known.judged or known.finished
@@ -142,7 +144,7 @@ def _change(con: duckdb.DuckDBPyConnection, known: Known) -> str:
     return components.change(known.verdict, (known.run, known.other), queries.changes(con, Selection()))
 
 
-def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
+def _make_elements_below(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
     """Return the elements below the chart. Only the timeline has elements there: the table of kernels."""
     if chosen.view != "timeline":
         return []
@@ -151,12 +153,12 @@ def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
     return components.kernels(queries.kernels(con, components.KERNELS), total, of_one(unit), chosen)
 
 
-def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
+def answer_chart(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Return the chart that the browser requests, and its ``height``. Both are missing if there is no chart.
 
     * ``asked``: ``search`` (the URL's query string), ``theme`` (light or dark), ``webgl``.
     """
-    chosen = _chosen(asked)
+    chosen = _parse_selection(asked)
     page = pages.of(chosen)
     try:
         with page.cursor() as con:
@@ -191,16 +193,16 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
     ``card`` has the elements, and ``figure`` the chart with the times of its kernels.
     """
-    chosen = _chosen(asked)
+    chosen = _parse_selection(asked)
     page = pages.of(chosen)
     try:
         with page.cursor() as con:
-            row = queries.one(con, chosen.problem)
+            row = queries.find_point(con, chosen.problem)
             if row is None:
                 return {"card": html.p("The store does not hold this problem (any more).", class_="faint")}
             kernels = queries.kernels(con, LAUNCHED, str(row["problem"]))
             caller = queries.called_from(con, page.run, str(row["problem"]))
-            near = queries.nearby(con, row)
+            near = queries.find_similar_times(con, row)
         tries = page.tries(row)
         verdict = page.verdict if page.judged else None
         advised = advice(row, {**page.facts(row["source_id"]), **page.target}, verdict)
@@ -231,7 +233,7 @@ def problem_card(
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
     box = html.div(id="solutions", class_="chart", style=f"height:{components.height_of(figure)}")
     told = near.told if near else ""
-    launched = components.launched(kernels, chosen, caller)
+    launched = components.list_launched_kernels(kernels, chosen, caller)
     close = replace(chosen, problem="").url()
     made = components.detail(row, advised, box, close, names=names, expected=told, launched=launched)
     return {"card": made, "figure": figure.plain()}
@@ -247,11 +249,11 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     ``search`` is null if nothing is selected. ``asked`` has the old ``search``, ``data`` (plotly's event) and
     ``boxed``.
     """
-    chosen, data = _chosen(asked), asked.get("data")
+    chosen, data = _parse_selection(asked), asked.get("data")
     if not isinstance(data, dict):
         return {"search": None}
     try:
-        new = clicked(chosen, data, boxed=bool(asked.get("boxed")))
+        new = apply_click(chosen, data, boxed=bool(asked.get("boxed")))
     except (AttributeError, IndexError, TypeError, ValueError):  # The data are no event of plotly's.
         new = chosen
     return {"search": None if new == chosen else new.url()}
@@ -259,13 +261,13 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Answer the browser's question of how far the data are loaded. The browser repeats it until all are loaded."""
-    return progress(pages.of(_chosen(asked)))
+    return progress(pages.of(_parse_selection(asked)))
 
 
 PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
     # The report, which needs no server, has the same answers in its file.
-    "surroundings": surroundings,
-    "chart": drawn,
+    "surroundings": answer_all_but_chart,
+    "chart": answer_chart,
     "card": card,
     "rows": rows,
     "click": after_click,
@@ -281,5 +283,5 @@ def as_json(part: Mapping[str, object]) -> str:
     return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=lambda x: x.plain())
 
 
-def _chosen(asked: Mapping[str, Any]) -> Selection:
+def _parse_selection(asked: Mapping[str, Any]) -> Selection:
     return from_url(str(asked.get("search") or ""))

@@ -154,7 +154,7 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
         return Paste("", f"no override: {_none_proposed(row)}")
     known = json.loads(row["proposed"])
     nouns = {"problem": problem_from_text(known["problem"]), "solution": Solution(**known["solution"])}
-    return _written(Override(**{**known, **nouns}), [problem_from_text(x) for x in verdict.objects])
+    return _write_override_line(Override(**{**known, **nouns}), [problem_from_text(x) for x in verdict.objects])
 
 
 def _none_proposed(row: Row) -> str:
@@ -171,7 +171,7 @@ def _none_proposed(row: Row) -> str:
     return "the best known time is not a proven gain, so recommend writes no override"
 
 
-def _written(override: Override, objects: Sequence[Problem]) -> Paste:
+def _write_override_line(override: Override, objects: Sequence[Problem]) -> Paste:
     """Return the line for the library's override file (the user's list of kernels) that selects a kernel.
 
     It is a note with the reason if no file format can name the kernel, or if the library would ignore the line.

@@ -61,19 +61,19 @@ def explore(
     Raises LogparseError if the folder or run does not exist, or if the port is in use.
     """
     facts = target or {}
-    listening = _listening(host, port)
+    listening = _open_socket(host, port)
     # Reading starts now, while this process still imports the other modules that it needs.
     reading = StoreReading(url, run, compare, facts)
     pages: Pages | None = None
     try:
-        from analyzers.explore.load.beside import beside
+        from analyzers.explore.load.beside import find_run_to_compare
         from logparse.store import open_store
 
         # Without a URL, the default folder is used.
         store = open_store(url)
         store.latest_run(run)
         if compare is not None:
-            beside(compare, store)
+            find_run_to_compare(compare, store)
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
@@ -118,7 +118,7 @@ def _redirecting(address: str) -> Iterator[Path]:
         yield page
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_socket(host: str, port: int) -> socket.socket:
     """Return a socket that accepts connections from now on. Raises LogparseError if the port is in use."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

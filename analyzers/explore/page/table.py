@@ -12,7 +12,7 @@ from analyzers.explore.page import components
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
 from logparse.lazy import pd
-from logparse.text import printable
+from logparse.text import make_printable
 
 if TYPE_CHECKING:
     from analyzers.explore.page.data import Pages
@@ -29,7 +29,7 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     ``filter`` in the form of AG Grid, a table component for browsers.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
-    sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")
+    sort, search = _parse_sort_columns(asked.get("sort")), str(asked.get("search") or "")
     end = min(end, start + LARGEST_BLOCK)
     try:
         found, count, default = _rows(pages, from_url(search), sort, _filters(asked.get("filter")), start, end)
@@ -39,7 +39,7 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     return {"rows": records(found), "count": count, "note": note, "by": default.column}
 
 
-def _sorted(model: object) -> Sequence[Mapping[str, object]]:
+def _parse_sort_columns(model: object) -> Sequence[Mapping[str, object]]:
     """Return the columns by which the browser wants the table sorted. Invalid entries are dropped."""
     known = [x for x in model if isinstance(x, dict)] if isinstance(model, list) else []
     return [x for x in known if isinstance(x.get("colId"), str)]
@@ -70,7 +70,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, object]]:
 
     def plain(value: object) -> object:
         if isinstance(value, str):
-            return printable(value)
+            return make_printable(value)
         return None if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)) else value
 
     return [{str(k): plain(v) for k, v in row.items()} for row in frame.astype(object).to_dict("records")]
@@ -85,7 +85,7 @@ def export(pages: Pages, search: str | None) -> str:
         given = {}
     given = given if isinstance(given, dict) else {}
     pairs = [x for x in given.get("sort") or () if isinstance(x, list) and len(x) == 2]
-    sort = _sorted([{"colId": name, "sort": way} for name, way in pairs])
+    sort = _parse_sort_columns([{"colId": name, "sort": way} for name, way in pairs])
     found, *_ = _rows(pages, chosen, sort, _filters(given.get("filter")), 0, CSV_ROWS)
     return csv(found)
 
@@ -98,6 +98,6 @@ def csv(frame: pd.DataFrame) -> str:
     out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]):
-            cells = (("'" * (x[:1] in "=+-@\t\r") + printable(x)) if isinstance(x, str) else x for x in out[name])
+            cells = (("'" * (x[:1] in "=+-@\t\r") + make_printable(x)) if isinstance(x, str) else x for x in out[name])
             out[name] = list(cells)
     return str(out.to_csv(index=False))

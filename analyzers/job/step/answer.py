@@ -298,7 +298,7 @@ class _Unit(NamedTuple):
 
 
 @cached_per_run
-def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
+def _simulate_as_traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
     """Simulate the step with the kernel times of the trace, but with a faster or slower host.
 
     * ``host_factor``: the factor by which the host's times are multiplied.
@@ -309,7 +309,7 @@ def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit
     return _Unit(step.mean_us(at), step.issued_us(at))
 
 
-def _waiting(step: Step, factor: float) -> Step:
+def _scale_outside_waits(step: Step, factor: float) -> Step:
     """Return a copy of the step in which waits for things outside the traces are multiplied by ``factor``.
 
     Such waits are for data-loader workers, or for ranks that left no trace.
@@ -327,31 +327,33 @@ def fit_waits(step: Step) -> Step:
     # The step stays as it is if it has no such waits, or if its time without the profiler is unknown.
     if target is None or not any(graph.outside for graph in step.graphs):
         return step
-    host = _by_itself(step) if step.measured_host_us else 1.0
+    host = _fit_host_factor(step) if step.measured_host_us else 1.0
 
     @cache
     def simulated(factor: float) -> float:
-        return _traced(_waiting(step, factor), host).us
+        return _simulate_as_traced(_scale_outside_waits(step, factor), host).us
 
     if abs(simulated(1.0) / target - 1.0) <= ERROR / 2:
         return step
-    factor = _reaching(target, simulated, 0.0, _WAITS_MOST)
+    factor = _find_factor(target, simulated, 0.0, _WAITS_MOST)
     note = (
         f"waits for data-loader workers, or for ranks without a trace, are taken as {factor:.2f} of their traced time"
     )
-    return replace(_waiting(step, factor), notes=(*step.notes, note))
+    return replace(_scale_outside_waits(step, factor), notes=(*step.notes, note))
 
 
 @cached_per_run
-def _by_itself(step: Step) -> float:
+def _fit_host_factor(step: Step) -> float:
     """Return the factor by which the host's traced times must be multiplied so that the simulated host is not too slow.
 
     A traced host works more slowly than usual. The factor makes the simulation as fast as the host was without the
     profiler. Waits for things outside the traces, such as data-loader workers, are left out of this simulation. The
     measured host times hardly contain such waits, because the lower quartile of many steps is used.
     """
-    free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
-    return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
+    free = _scale_outside_waits(step, 0.0) if any(graph.outside for graph in step.graphs) else step
+    return _find_factor(
+        step.measured_host_us, lambda x: _simulate_as_traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST
+    )
 
 
 @cached_per_run
@@ -371,36 +373,40 @@ def host_factor_of(step: Step) -> float:
     """
     if not step.measured_host_us:
         return _of_step(step)
-    alone, target = _by_itself(step), step.untraced_us
-    simulated = _traced(step, alone).us
+    alone, target = _fit_host_factor(step), step.untraced_us
+    simulated = _simulate_as_traced(step, alone).us
     if target is None or abs(simulated / target - 1.0) <= ERROR / 2:
         return alone
     if simulated < target:  # The host of the untraced units was slower, if the spread of its times allows that.
-        slower = _reaching(target, lambda x: _traced(step, x).us, alone, _HOST_MOST)
-        return slower if _traced(step, slower).issued_us <= step.measured_host_us * step.host_range[1] else alone
+        slower = _find_factor(target, lambda x: _simulate_as_traced(step, x).us, alone, _HOST_MOST)
+        return (
+            slower
+            if _simulate_as_traced(step, slower).issued_us <= step.measured_host_us * step.host_range[1]
+            else alone
+        )
     # If the simulated step is too long even with the fastest host, kernels limit it. Then the step's time does not
     # depend on the host, and says nothing about the factor.
-    witness = target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
+    witness = target > _simulate_as_traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
     return min(alone, _of_step(step)) if witness else alone
 
 
 def _of_step(step: Step) -> float:
     target = step.untraced_us
-    traced = _traced(step, 1.0).us
+    traced = _simulate_as_traced(step, 1.0).us
     if target is None or not traced or abs(traced / target - 1.0) < _SAME:
         return 1.0
 
     def simulated(factor: float) -> float:
-        return _traced(step, factor).us
+        return _simulate_as_traced(step, factor).us
 
     if traced > target:
         least = simulated(_HOST_LEAST) * (1.0 + _SAME)
-        return _reaching(max(target, least), simulated, _HOST_LEAST, 1.0)
+        return _find_factor(max(target, least), simulated, _HOST_LEAST, 1.0)
     depends = simulated(1.02) / traced - 1.0 >= 0.02 * _DEPENDS
-    return _reaching(target, simulated, 1.0, _HOST_MOST) if depends else 1.0
+    return _find_factor(target, simulated, 1.0, _HOST_MOST) if depends else 1.0
 
 
-def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
+def _find_factor(target: float, us: Callable[[float], float], low: float, high: float) -> float:
     """Find the factor between ``low`` and ``high`` with which the simulated time ``us(factor)`` is ``target``.
 
     If no factor reaches the target, the nearer end is returned. ``us`` must cache its values.
@@ -440,10 +446,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     """
     step = fit_waits(step)
     host = host_factor_of(step)
-    simulated = _traced(step, host).us
+    simulated = _simulate_as_traced(step, host).us
     now = step.untraced_us or simulated
     scale = now / simulated if simulated else 1.0
-    witnessed = step.measured_host_us or _traced(step, host / ROUGH).us < simulated * (1.0 - 2 * _SAME)
+    witnessed = step.measured_host_us or _simulate_as_traced(step, host / ROUGH).us < simulated * (1.0 - 2 * _SAME)
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
@@ -455,10 +461,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         * ``host_factor``: corrects the host's times, because a traced host is slower.
         """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
-        return now * us / _traced(step, host_factor).us
+        return now * us / _simulate_as_traced(step, host_factor).us
 
     changed = [x.scaled(factors_of(x, factors)[0]) for x in step.graphs]
-    left = _left(step, factors, host)
+    left = _estimate_host_work_left(step, factors, host)
     at = [times(graph, us, host * left) for graph, us in zip(step.graphs, changed, strict=True)]
     then = scale * step.mean_us(at)
     ends = [under(factors, left, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
@@ -479,11 +485,11 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         rough=not known or not 1.0 / ROUGH <= host <= ROUGH,
         shares=parts,
         ceilings=Ceilings(
-            best_us=then if best is None else under(best, _left(step, best, host), 0),
-            fast_host_us=min(scale * _traced(step, 0.0).us, now),
-            free_communication_us=min(scale * _traced(step, host, without=COMMUNICATION).us, now),
-            free_kernels_us=min(scale * _traced(step, host, without=KERNELS).us, now),
-            half_host_us=min(scale * _traced(step, host / 2).us, now),
+            best_us=then if best is None else under(best, _estimate_host_work_left(step, best, host), 0),
+            fast_host_us=min(scale * _simulate_as_traced(step, 0.0).us, now),
+            free_communication_us=min(scale * _simulate_as_traced(step, host, without=COMMUNICATION).us, now),
+            free_kernels_us=min(scale * _simulate_as_traced(step, host, without=KERNELS).us, now),
+            half_host_us=min(scale * _simulate_as_traced(step, host / 2).us, now),
             next_limit=_limit_without_communication(step, host),
         ),
         notes=tuple(notes),
@@ -515,10 +521,10 @@ def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """
     # The first key that fits is used: the text of a GEMM or convolution, the name of the operator, or the name of the
     # kernel.
-    return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
+    return np.array([x[:3] for x in _compute_kernel_factors(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
 
-def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
+def _compute_kernel_factors(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
     """Return by which factor a change of the job multiplies the time of each kernel of a simulated step.
 
     * ``given``: factors by kernel, operator, or GEMM or convolution. A kernel without one gets 1.
@@ -530,7 +536,7 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
     ]
 
 
-def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
+def _estimate_host_work_left(step: Step, given: Mapping[str, Factor], host: float) -> float:
     """Return the fraction of the host's work that remains after a change. 1 means all of it.
 
     * ``host``: the factor by which the host's traced times are multiplied.
@@ -538,7 +544,7 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
         # Removed kernels need not be launched any more, so the host saves this time.
-        spared += weight * graph.launches_us([x.value == 0 for x in _each(graph, given)])
+        spared += weight * graph.launches_us([x.value == 0 for x in _compute_kernel_factors(graph, given)])
         whole, units = whole + weight * float(graph.host.sum()), units + weight * len(graph.bounds)
     # If calls take longer on the host, this time is added.
     longer = units * sum(x.host_us for x in given.values()) / host
@@ -574,7 +580,7 @@ def step_of(
     if isinstance(step, StepUnknown):
         return step
     now, held = step.untraced_us, fit_waits(step)
-    found = _traced(held, host_factor_of(held)).us
+    found = _simulate_as_traced(held, host_factor_of(held)).us
     if not found and any(graph.us.any() for graph in step.graphs):
         return StepUnknown("its traces are too short to show a step, such as a trace of one kernel; trace more steps")
     if not found:
@@ -600,11 +606,11 @@ def gain_of(tables: Tables, factors: Mapping[str, Factor]) -> Gain | None:
     step = fit_waits(step)
     known = {name for graph in step.graphs for x in graph.identities for name in (x.problem, x.op, x.kernel)}
     host = host_factor_of(step)
-    simulated = _traced(step, host).us
+    simulated = _simulate_as_traced(step, host).us
     # There is also no result if the traces lack one of the operators or kernels.
     if not simulated or not factors or not known.issuperset(factors):
         return None
-    then = step.us(lambda x: x.scaled(factors_of(x, factors)[0]), host * _left(step, factors, host))
+    then = step.us(lambda x: x.scaled(factors_of(x, factors)[0]), host * _estimate_host_work_left(step, factors, host))
     now = step.untraced_us or simulated
     return Gain(now, now * then / simulated)
 
@@ -641,10 +647,10 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     windows: dict[str, list[RankTrace]] = defaultdict(list)
     skipped: list[str] = []
     again: list[str] = []
-    for source, path in _chosen(tables, rows):
+    for source, path in _choose_traces(tables, rows):
         row = tables.timeline(source)
         try:
-            trace = read_trace(_unchanged(source, path)) if row is None else trace_of(row)
+            trace = read_trace(_open_if_unchanged(source, path)) if row is None else trace_of(row)
         except (OSError, EOFError, zlib.error, InputError) as error:
             skipped.append(f"{path}: {error}")
             continue
@@ -678,11 +684,16 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     usual = {name: float(x[1]) for name, x in each.items() if x[1] > 0}
     least, most = (math.fsum(each[x][i] / us for x, us in usual.items()) / max(len(usual), 1) for i in (0, 2))
     return Step(
-        graphs, counts, untraced or _stated(tables), tuple(notes), usual, (least, most) if usual else (1.0, 1.0)
+        graphs,
+        counts,
+        untraced or _read_untraced_step_us(tables),
+        tuple(notes),
+        usual,
+        (least, most) if usual else (1.0, 1.0),
     )
 
 
-def _unchanged(source: str, path: str) -> InputFile:
+def _open_if_unchanged(source: str, path: str) -> InputFile:
     """Open a trace file that must be read again, and make sure that it is still the same file.
 
     Raises InputError if the file is gone or has changed.
@@ -699,7 +710,7 @@ def _unchanged(source: str, path: str) -> InputFile:
     return file
 
 
-def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def _choose_traces(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Choose which traces of the job to use for the simulation of a step, and yield their ids and paths."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
@@ -720,7 +731,7 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
             yield str(source), str(path)
 
 
-def _stated(tables: Tables) -> float | None:
+def _read_untraced_step_us(tables: Tables) -> float | None:
     """Return the time of a step without the profiler (µs), if it was stored with the traces. Otherwise None."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "untraced_step_us")]
     values = pd.to_numeric(facts["value"], errors="coerce").dropna()

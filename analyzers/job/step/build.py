@@ -50,7 +50,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analyzers.job.step.graph import COMMUNICATION, HOST, KERNELS, LOADING, NEVER, Bounds, Graph, Nodes, make_graph
-from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, uncollected
+from analyzers.job.step.traces import Call, Handoff, Load, RankTrace, Thread, Unit, Wait, Work, pause_garbage_collector
 from logparse.libraries.torch_profiler.timeline import BACKLOG_US, KernelIdentity
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
@@ -97,10 +97,10 @@ class _Stream:
         return self.nodes[count - 1] if count else 0
 
 
-@uncollected()
+@pause_garbage_collector()
 def build(traces: Sequence[RankTrace]) -> Graph:
     """Build the graph of dependencies of a step, from the traces of all ranks that were recorded in the same period."""
-    keys = _matched(traces)
+    keys = _match_collectives(traces)
     offsets = _offsets(traces, keys)
     starts = (
         min((x.start for x in items), default=math.inf) + offset
@@ -135,7 +135,7 @@ def build(traces: Sequence[RankTrace]) -> Graph:
     return make_graph(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})
 
 
-def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
+def _match_collectives(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
     """Find the communication calls (collectives) that belong together on different ranks, and give them the same key.
 
     Call number n of one rank belongs to call number n of the other ranks in its group. Two kinds of calls are left out:
@@ -228,8 +228,8 @@ class _Rank:
         at += (x.end for x in units)
         take: Mapping[type, Callable[..., None]] = {
             Call: self._call,
-            Work: self._work,
-            Handoff: self._handed,
+            Work: self._add_work,
+            Handoff: self._add_handoff,
             Load: self._loaded,
             float: self._mark,
         }
@@ -288,7 +288,7 @@ class _Rank:
     def _mark(self, at: float) -> None:
         self._marks[at] = self._point(self._trace.main, at)
 
-    def _handed(self, what: Handoff) -> None:
+    def _add_handoff(self, what: Handoff) -> None:
         before, own = self._last.get(what.one, 0), self._last.get(what.other, 0)
         at = what.at - self._begin
         host = max(at - self._nodes.at[before], 0.0)
@@ -357,10 +357,10 @@ class _Rank:
         if call.kind == "event":
             stated = known is not None and known.record in self._records
             waited = stated or call.end - call.start > _LATE_US
-            return (self._waited(call.start, known, call.end, None) or None) if waited else None
+            return (self._find_awaited(call.start, known, call.end, None) or None) if waited else None
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
-    def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
+    def _find_awaited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
         """Return the kernel or copy (its node) for which the host or a GPU stream waited. 0 if nothing is found.
 
         * ``called``: when the wait began.
@@ -382,12 +382,12 @@ class _Rank:
 
     # ----------------------------------------------------------------------------------------------------- the device
 
-    def _work(self, work: Work) -> None:
+    def _add_work(self, work: Work) -> None:
         nodes, stream = self._nodes, self._streams[work.stream]
         start = work.start - self._begin
         launch = self._launch.get(work.correlation)
         of_graph = work.correlation in self._left
-        follows = [self._waited(t, w, work.start, work.stream) for t, w in self._waits.pop(work.correlation, ())]
+        follows = [self._find_awaited(t, w, work.start, work.stream) for t, w in self._waits.pop(work.correlation, ())]
         if of_graph:
             follows += self._within_graph(work)
         elif work.correlation in self._call_of:

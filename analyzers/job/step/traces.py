@@ -113,7 +113,7 @@ class RankTrace:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pause_garbage_collector() -> Iterator[None]:
     """Context manager that pauses the garbage collector.
 
     A trace has many objects without cycles. The garbage collector would visit them again and again for nothing.
@@ -139,7 +139,7 @@ def read_trace(source: Source) -> RankTrace:
     return trace_of(row)
 
 
-@uncollected()
+@pause_garbage_collector()
 def trace_of(row: pa.Table) -> RankTrace:
     """Convert the stored trace of one process, a row of the table ``timelines``, to Python objects."""
     threads: list[Thread] = [*zip(*_columns(row, "threads"), strict=True)]

@@ -41,7 +41,7 @@ from logparse.libraries.kinds.format import FOREIGN, Emission, LineFormat, Outco
 from logparse.libraries.kinds.line_prefixes import WORKER
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, Fact, Message, Record, Reject, Solution, SolutionName
-from logparse.quoting import Shell, filled, shell_comment, shell_word
+from logparse.quoting import Shell, fill_template, shell_comment, shell_word
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
@@ -209,7 +209,7 @@ def _use(table: str) -> Shell:
         return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
     output = "--tuned_file" if tuner.endswith("--input_file") else "-o"
     words = {"tuner": shell_comment(tuner), "output": shell_word(output), "table": shell_word(table)}
-    return filled(_USE, words)
+    return fill_template(_USE, words)
 
 
 _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {path} @output@ {folder}/@table@\n")
@@ -222,7 +222,7 @@ class Untuned(NamedTuple):
     notes: list[str]
 
 
-def untuned(lines: Iterable[str]) -> Untuned:
+def write_untuned_shapes(lines: Iterable[str]) -> Untuned:
     """Write the shapes for which aiter found no tuned kernel to CSV files, so that aiter can tune them.
 
     ``lines`` are log lines: the texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.

@@ -31,7 +31,7 @@ from logparse.libraries.kinds.format import Emission, Head, cells_of
 from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of, records_of
 from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, text_of
 from logparse.model import GemmProblem, Solution
-from logparse.quoting import Shell, filled, shell_word
+from logparse.quoting import Shell, fill_template, shell_word
 from logparse.target import Facts, arch
 
 Cell: TypeAlias = bool | int | float | str | None
@@ -133,7 +133,7 @@ class _Context:
 # ------------------------------------------------------------------------------------------------ rules about rows
 
 
-def _short(entry: TunedRow, context: _Context) -> str | None:
+def _explain_missing_values(entry: TunedRow, context: _Context) -> str | None:
     if entry.width >= len(context.columns):
         return None
     return (
@@ -169,7 +169,7 @@ def _no_call(entry: TunedRow, context: _Context) -> str | None:
 _DTYPES = frozenset(aiter.DTYPES)
 
 
-def _elsewhere(entry: TunedRow, target: Facts) -> str | None:
+def _explain_other_gpu(entry: TunedRow, target: Facts) -> str | None:
     theirs = {"gfx": arch(target) or "", "cu_num": target.get("cu_count", "")}
     wrong = [x for x, want in theirs.items() if want and x in entry.cells and _plain(entry.cells[x]) != want]
     if not wrong:
@@ -239,7 +239,7 @@ def _failed(entry: TunedRow, context: _Context) -> str | None:
 
 
 _RULES: tuple[Rule[TunedRow, _Context], ...] = (
-    Rule("values", "warning", None, _short, _RETUNE),
+    Rule("values", "warning", None, _explain_missing_values, _RETUNE),
     Rule(
         "type",
         "error",
@@ -248,8 +248,8 @@ _RULES: tuple[Rule[TunedRow, _Context], ...] = (
         "write the values of this column as numbers, or as True and False, without blanks",
     ),
     Rule("no-call", "error", "matched", _no_call, _RETUNE),
-    Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
-    Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
+    Rule("device", "error", "matched", lambda e, c: None if c.serves else _explain_other_gpu(e, c.target), _RETUNE),
+    Rule("device", "info", "matched", lambda e, c: _explain_other_gpu(e, c.target) if c.serves else None),
     Rule("tag", "info", "read", _left_out, fault=False),
     Rule(
         "duplicate",
@@ -386,7 +386,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Cont
     table = table_of(columns) or BF16
     notes = [*damage, *(_file_notes(table, columns, found) if columns else ())]
     refusals, others = ([x for x in notes if (x.severity == "error") is wrong] for wrong in (True, False))
-    serves = any(_elsewhere(entry, target) is None for entry in found)
+    serves = any(_explain_other_gpu(entry, target) is None for entry in found)
     first = {x.key: x for x in reversed(found) if not (table.keeps_first and x.texts.get("_tag") == PASSED_OVER)}
     context = _Context(target, table, columns, serves, first)
     return Table(found, context, _RULES, others).reading(
@@ -409,7 +409,7 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
     return out
 
 
-def padded(key: str) -> list[str]:
+def find_padded_keys(key: str) -> list[str]:
     """Return the keys that aiter looks up next if its table has no row for a matrix product with exactly this M.
 
     M is the number of tokens. In these keys it is rounded up:
@@ -432,7 +432,7 @@ def padded(key: str) -> list[str]:
     return list(dict.fromkeys(",".join((*cells[:2], str(x), *cells[3:])) for x in tries if x != m))
 
 
-def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def find_reports(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find the matrix products that aiter looked up in this table, according to a server's log.
 
     The result maps the text of each product to a report, which states the key that aiter looked for and whether it
@@ -477,23 +477,23 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     return [("operator", operator), ("columns", _csv(columns))]
 
 
-def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([agreed["columns"], *(row.text for row in rows)])
     operator = agreed["operator"]
-    use = filled(Shell("export @variable@={path}"), {"variable": shell_word(VARIABLES[operator])})
+    use = fill_template(Shell("export @variable@={path}"), {"variable": shell_word(VARIABLES[operator])})
     return [Emission(f"{operator}.csv", data, use)]
 
 
-def _takes(given: Solution, rocblas_version: str) -> Solution | None:
+def _translate_to_aiter(given: Solution, rocblas_version: str) -> Solution | None:
     """Translate the name of a kernel into its name in aiter's tables. Return None if it has no name there."""
     # A kernel of a library that aiter calls, such as hipBLASLt, keeps its name. rocBLAS has numbers of its own for some
     # kernels of hipBLASLt. Such a number becomes hipBLASLt's number.
-    return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
+    return given if given.library in aiter.BACKENDS else hipblaslt_tuning.translate_to_hipblaslt(given, rocblas_version)
 
 
 _MERGING = Merging(
     header=_header,
-    write=_merged,
+    write=_merge_rows,
     note=(
         "aiter's tables do not state the library versions of their rows, so merge only tables that were made with "
         "the same build"
@@ -506,8 +506,8 @@ _GEMM_TABLES = OverrideFormat(
     recognise=recognise,
     reader=read,
     key=aiter.key,
-    fallback_keys=padded,
-    reported=reported,
+    fallback_keys=find_padded_keys,
+    reported=find_reports,
     family=stem,
     graph_unsafe=frozenset({"torch", "hipblaslt"}),  # ROCm/aiter#4352, #5371
     writer=aiter.WRITER,
@@ -516,7 +516,7 @@ _GEMM_TABLES = OverrideFormat(
         word="aiter",
         recognise=aiter.FORMAT.recognise,
         read=records_of(aiter.FORMAT),
-        takes=_takes,
+        takes=_translate_to_aiter,
         matched=(
             "aiter finds the row of a call by M, N, K, bias and types; for calls that do not go through aiter, "
             "no row is used"
@@ -530,8 +530,8 @@ _KERNEL_TABLES = OverrideFormat(
     recognise=lambda head: _table(head) not in (None, BF16),  # 8-bit, 4-bit, batched, fused MoE
     reader=read,
     key=lambda problem, facts: None,
-    fallback_keys=padded,
-    reported=reported,
+    fallback_keys=find_padded_keys,
+    reported=find_reports,
     family=stem,
     merging=_MERGING,
 )

@@ -42,7 +42,7 @@ from logparse.devices import too_fast
 from logparse.libraries.hipblaslt.arguments import problem_of_row
 from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Fact, GemmProblem, Measurement, Message, Record, Reject, Solution, SolutionName, Status
 
@@ -342,7 +342,7 @@ FORMAT = BlockFormat(
         "row, and the names of kernels"
     ),
     markers=_MARKERS,
-    begin=ranked(_MARKERS, _Reader),
+    begin=make_rank_readers(_MARKERS, _Reader),
     origins=(Origin("bench", evidence=True),),
     order="a row belongs to the header before it, and a Winner's to a row above",
     seen="ROCm 5.5 to 7.2",

@@ -29,7 +29,7 @@ from logparse.libraries.hipblaslt.enums import SCALE_CODES
 from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
 from logparse.libraries.kinds.fp8 import FNUZ, OCP, fnuz_only, on_arch
-from logparse.libraries.kinds.reading import leading
+from logparse.libraries.kinds.reading import parse_leading_number
 from logparse.model import (
     COMPLEX,
     Fact,
@@ -154,7 +154,11 @@ class TuningRow:
         """
         # hipBLASLt reads every transpose except N as T, and never reads a grouped GEMM.
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
-        read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
+        read |= {
+            x: str(size)
+            for x in (*_NUMBERS, INDEX)
+            if (size := parse_leading_number(self.taken.get(x, ""))) is not None
+        }
         if self.key:
             read["compute_type"] = self.key.rpartition(",")[2]
         for names in (self.cells, _WANTED):
@@ -504,7 +508,7 @@ def _operations(row: TuningRow) -> tuple[int, int]:
 
     The least is without an epilogue, the most with the costliest epilogue.  Both are 0 if a size is not a number.
     """
-    m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
+    m, n, k, batch = (parse_leading_number(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
 
 
@@ -520,14 +524,16 @@ def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, n
         sure = by_name(number)
         named = header is not None if sure is None else sure
         cells = _by_name(row) if named else _by_place(row)
-        index = leading(cells[INDEX], 32)
+        index = parse_leading_number(cells[INDEX], 32)
         if index is None or index <= 0:
             what = f"solution index {cells[INDEX]!r}"
             raise _DroppedError("index", f"{what}: the library takes numbers from 1 to 2147483647 only")
         return replace(row, index=index, taken=cells, key=_key(cells, number, named))
     except _DroppedError as dropped:
         rule, why = dropped.args
-        return replace(row, index=leading(row.cells.get(INDEX, ""), 32), taken=row.cells, rule=rule, why=why)
+        return replace(
+            row, index=parse_leading_number(row.cells.get(INDEX, ""), 32), taken=row.cells, rule=rule, why=why
+        )
 
 
 def _by_place(row: TuningRow) -> dict[str, str]:
@@ -565,7 +571,7 @@ def _collected(header: Sequence[str], values: Sequence[str]) -> dict[str, str]:
 
 
 def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
-    sizes = {name: leading(cells[name]) for name in _NUMBERS}
+    sizes = {name: parse_leading_number(cells[name]) for name in _NUMBERS}
     bad = [name for name, value in sizes.items() if value is None]
     if bad:
         raise _DroppedError("number", f"{', '.join(bad)} is not a number")

@@ -386,7 +386,7 @@ def _object_compute(problem: Problem, facts: Facts) -> str | None:
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
-def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def find_reports(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find the calls through hipBLASLt's C++ object, as made by rocBLAS, that need their own row in a tuning file.
 
     Returns a ``Report`` with the row's first columns and the reason, by the text of the matrix product.
@@ -474,7 +474,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
 _LAYOUTS = ("values only (ROCm 6.4)", "a header line each (ROCm 7)")
 
 
-def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([tuning_file.FIRST + agreed["revision"], *(row.text for row in rows)])
     return [Emission("hipblaslt_tuning.txt", data, Shell("export HIPBLASLT_TUNING_OVERRIDE_FILE={path}"))]
 
@@ -484,7 +484,7 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
     return None if layouts[0] == layouts[1] else "the file has the layout of another version of hipBLASLt"
 
 
-def takes(given: Solution, rocblas_version: str) -> Solution | None:
+def translate_to_hipblaslt(given: Solution, rocblas_version: str) -> Solution | None:
     """Convert the name of a kernel of any library to hipBLASLt's name of the same kernel.
 
     rocBLAS has numbers of its own for some kernels of hipBLASLt.  Returns None if the kernel is not from hipBLASLt.
@@ -504,7 +504,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     key=tuning_file.key,
     compared=("hipblaslt_revision",),
     probe_order=probe_order,
-    reported=reported,
+    reported=find_reports,
     kernels=kernels,
     other_product=other_product,
     signs=(
@@ -516,12 +516,14 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     writer=tuning_file.WRITER,
     keep_refusal=_keep_refusal,
-    merging=Merging(header=_header, write=_merged, in_order=True, work=lambda row: work_of(row.problem), slot=_slot),
+    merging=Merging(
+        header=_header, write=_merge_rows, in_order=True, work=lambda row: work_of(row.problem), slot=_slot
+    ),
     conversion=Conversion(
         word="hipblaslt",
         recognise=tuning_file.FORMAT.recognise,
         read=records_of(tuning_file.FORMAT),
-        takes=takes,
+        takes=translate_to_hipblaslt,
         matched=(
             "hipBLASLt does not compare leading dimensions, strides, bias and epilogue when it looks up a row, "
             "so a row is used for all calls that differ only in these"

@@ -142,7 +142,7 @@ def _output_type(problem: Problem) -> str | None:
     return None
 
 
-def acceptable(error: float, bound: float) -> bool:
+def is_acceptable(error: float, bound: float) -> bool:
     """Return True if the relative error of a kernel's result is small enough.
 
     NaN is never small enough.  It means that an element was not written or overflowed.

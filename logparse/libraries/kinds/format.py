@@ -26,7 +26,7 @@ import pyarrow as pa
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Override, Problem, Record, Reject
-from logparse.quoting import Shell, filled, is_file_name, lines_of, shell_comment, shell_word
+from logparse.quoting import Shell, fill_template, is_file_name, lines_of, shell_comment, shell_word
 
 Unit = Literal["call", "message", "measurement", "fact", "reject", "foreign", "blank"]
 UNITS: tuple[Unit, ...] = ("call", "message", "measurement", "fact", "reject", "foreign", "blank")
@@ -345,7 +345,7 @@ class Emission:
         """Return the shell lines that make a library read the file, if it is at ``path`` in ``folder``."""
         names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
         values = {"folder": folder, "path": path, **names}
-        return [filled(line, values, "{}") for line in lines_of(self.use) if line]
+        return [fill_template(line, values, "{}") for line in lines_of(self.use) if line]
 
 
 def settings(lines: Iterable[Shell]) -> list[Shell]:

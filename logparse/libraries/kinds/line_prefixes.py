@@ -132,14 +132,14 @@ class _Ranked:
         if reader is None:
             reader = self._readers[rank] = self._begin()
         outcome = reader.take(Line(line.text[len(mark) :], line.offset))
-        return _moved(outcome, len(mark.encode())) if outcome is not None and mark else outcome
+        return _shift_positions(outcome, len(mark.encode())) if outcome is not None and mark else outcome
 
     def close(self) -> Iterable[Record]:
         for reader in self._readers.values():
             yield from reader.close()
 
 
-def _moved(outcome: Outcome, by: int) -> Outcome:
+def _shift_positions(outcome: Outcome, by: int) -> Outcome:
     """Correct the byte positions of unreadable lines after a prefix such as ``[rank0]: `` was removed.
 
     Positions count from the start of a line.  A reader sees the line without its prefix, so its positions are ``by``
@@ -156,7 +156,7 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
     return replace(outcome, records=records)
 
 
-def ranked(
+def make_rank_readers(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
     """Return a function that makes a reader for log lines with prefixes such as ``[rank0]: ``.

@@ -34,7 +34,7 @@ S_co = TypeVar("S_co", covariant=True)
 _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 
 
-def whole(text: str, bits: int = 64) -> int | None:
+def parse_whole_number(text: str, bits: int = 64) -> int | None:
     """Return the whole number that a text of ASCII digits states, with or without a sign.  None for any other text.
 
     The number must fit a signed type of ``bits`` bits.
@@ -49,13 +49,13 @@ def whole(text: str, bits: int = 64) -> int | None:
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 
-def leading(text: str, bits: int = 64) -> int | None:
+def parse_leading_number(text: str, bits: int = 64) -> int | None:
     """Return the whole number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) reads it.
 
     Returns None if the C++ function would throw an exception.
     """
     match = _LEADING_INT.match(text)
-    return whole(match[1], bits) if match else None
+    return parse_whole_number(match[1], bits) if match else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from logparse.model import Problem
-from logparse.quoting import Shell, asset, filled, joined, shell_word
+from logparse.quoting import Shell, asset, fill_template, join_code, shell_word
 
 Command: TypeAlias = Callable[[Problem], Shell]
 
@@ -46,7 +46,7 @@ class SearchScript:
         """
         count = shell_word(str(len(commands)))
         tried = [
-            filled(_TRIED, {"command": command, "n": shell_word(str(n)), "count": count})
+            fill_template(_TRIED, {"command": command, "n": shell_word(str(n)), "count": count})
             for n, command in enumerate(commands, 1)
         ]
-        return filled(Shell(asset(self.template)), {"count": count, "lines": joined(Shell("\n"), tried)})
+        return fill_template(Shell(asset(self.template)), {"count": count, "lines": join_code(Shell("\n"), tried)})

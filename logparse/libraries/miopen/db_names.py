@@ -139,7 +139,7 @@ def odd_name(name: str, match: re.Match[str]) -> str:
     return ""
 
 
-def wanted(target: Facts, suffix: str, otherwise: str) -> str:
+def advise_file_name(target: Facts, suffix: str, otherwise: str) -> str:
     """Advise the user how to name a MIOpen database file: "name the file …".
 
     The name is the one that MIOpen on the target machine looks for.  If it is unknown, ``otherwise`` is returned.
@@ -150,7 +150,7 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
         return otherwise
 
 
-def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
+def judge_file_use(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
     """Tell whether MIOpen on the target machine uses a database file.  ``refusals`` are the reasons against the file.
 
     Returns three values:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 
 from logparse.libraries.kinds.decimals import from_milliseconds
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.miopen.driver import Command, readable_command
 from logparse.libraries.miopen.solvers import ID_OF_CODE, algorithm_name
@@ -217,7 +217,7 @@ FORMAT = BlockFormat(
         "correct"
     ),
     markers=_MARKERS,
-    begin=ranked(_MARKERS, Reader, apart=False),
+    begin=make_rank_readers(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True), Origin(LIST_ORIGIN, evidence=False)),
     order="a time belongs to the command and the solution that were printed before it",
     seen="ROCm 3.7 to 7.2, Windows",

@@ -34,7 +34,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.kinds.format import FOREIGN, Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.libraries.miopen.db_names import facts_of_name, file_name, of_fusions, recognised
 from logparse.libraries.miopen.problem_key import is_key, key_direction, key_of
-from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_algorithm, overflows
+from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, explain_overflow, known_algorithm
 from logparse.model import ConvProblem, Fact, Override, Problem
 from logparse.quoting import Shell
 
@@ -72,10 +72,14 @@ def read(source: Source) -> Iterator[Outcome]:
     # The lines are read a few MB at a time, and each part becomes a table. A file for fused operations has no
     # convolutions, so its lines are counted but not used.
     with source.open() as stream:
-        yield from unread(stream) if of_fusions(source.name) else read_columns(stream, {x.name: x.value for x in facts})
+        yield from (
+            count_unread_lines(stream)
+            if of_fusions(source.name)
+            else read_columns(stream, {x.name: x.value for x in facts})
+        )
 
 
-def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
+def count_unread_lines(stream: Iterable[bytes]) -> Iterator[Outcome]:
     """Count the lines of a MIOpen database that logparse does not use, because they describe no convolutions."""
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
@@ -109,7 +113,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     Raises EmissionError in two cases:
 
     * A field is unknown.  The error names it.
-    * A solver may return wrong results for the convolution (see ``solvers.overflows``).
+    * A solver may return wrong results for the convolution (see ``solvers.explain_overflow``).
     """
     by_key: dict[str, list[Override]] = {}
     for override in overrides:
@@ -137,7 +141,7 @@ def _overflows(row: Override) -> str | None:
 
     Returns None if no reason is known.
     """
-    return overflows(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
+    return explain_overflow(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
 
 
 def _can_stand_in(row: Override) -> bool:

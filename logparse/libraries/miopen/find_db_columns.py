@@ -21,7 +21,7 @@ from logparse.devices import most_tflops
 from logparse.libraries.kinds.format import Outcome
 from logparse.libraries.miopen.find_db_file import Kinds
 from logparse.libraries.miopen.find_db_index import SIZES, Index, index_of, native_reader
-from logparse.libraries.miopen.find_db_items import DUPLICATE_KEY, ORIGIN, no_time, read_record, usable
+from logparse.libraries.miopen.find_db_items import DUPLICATE_KEY, ORIGIN, is_usable, no_time, read_record
 from logparse.libraries.miopen.key_tails import Ints, Tails, dictionary, number_column, text_column
 from logparse.model import CONV_FIELDS, MOST_US, Measurement
 
@@ -182,7 +182,7 @@ def _read(text: bytes, offset: int, most: float) -> _Block:
     usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # Problems with a size of 0 are read one by one.
     usual[index.line[index.time_us > MOST_US]] = False
     usual[index.line[_too_fast(index, places, tails, most)]] = False
-    usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
+    usual[index.line[~Kinds(index, tails, places).all_for(is_usable)]] = False
     return _Block(offset, text, index, usual, places, tails).tabled()
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from logparse.libraries.kinds.reading import Offer, Reading, Row, Verdict, judge, offers
 from logparse.libraries.miopen.find_db_index import Index, index_of
-from logparse.libraries.miopen.find_db_items import RULES, items, row_of, usable
+from logparse.libraries.miopen.find_db_items import RULES, is_usable, items, row_of
 from logparse.libraries.miopen.key_tails import DIRECTIONS, Ints, Tails, number_column
 from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.libraries.miopen.records import Item, problem_or_none
@@ -222,4 +222,4 @@ class Kinds:
 
 
 def _unremarkable(solver: str, algorithm: str, direction: Direction) -> bool:
-    return known_algorithm(solver) is not None and usable(solver, algorithm, direction)
+    return known_algorithm(solver) is not None and is_usable(solver, algorithm, direction)

@@ -29,7 +29,7 @@ from functools import lru_cache
 
 from logparse.libraries.kinds.decimals import microseconds
 from logparse.libraries.kinds.format import Outcome
-from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, judge, whole, why_unused
+from logparse.libraries.kinds.reading import Breach, Row, Rule, Verdicts, judge, parse_whole_number, why_unused
 from logparse.libraries.miopen import records as miopen_records
 from logparse.libraries.miopen.problem_key import is_key, key_of, problem_from_key
 from logparse.libraries.miopen.records import Item, items_of
@@ -172,7 +172,7 @@ def _workspace(item: Item, target: Facts) -> str | None:
 
 def _beyond_memory(item: Item, target: Facts) -> str | None:
     space = item.values[1].strip(BLANKS) if len(item.values) > 2 else ""
-    size = whole(space)
+    size = parse_whole_number(space)
     if not (space.isascii() and space.isdigit()) or (size is not None and size <= _MOST_MEMORY):
         return None
     shown = f"{size:,}" if size is not None else f"{space[:24]}{'…' * (len(space) > 24)}"
@@ -244,12 +244,12 @@ def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, fi
     """
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None
-    thrown = next((x.text for x in found if not _usual(x) and _throws(x)), "")
+    thrown = next((x.text for x in found if not _usual(x) and _makes_miopen_throw(x)), "")
     spelled = "" if own in (None, key) else own or ""
     return [replace(x, thrown=thrown, spelled=spelled) for x in found] if thrown or spelled else found
 
 
-def _throws(item: Item) -> bool:
+def _makes_miopen_throw(item: Item) -> bool:
     parsed = item.solver and not item.repeated and _ill_formed(item, {}) is None
     return bool(parsed and (_few_values(item, {}) or _algorithm(item, {})))
 
@@ -272,10 +272,10 @@ def read_record(text: str) -> Outcome:
     Returns the measured times of the solvers in this line.
     """
     # MIOpen ignores a line if an earlier line describes the same convolution, but this is not checked here.
-    return miopen_records.read_record(text, problem_from_key, items, measured)
+    return miopen_records.read_record(text, problem_from_key, items, read_time)
 
 
-def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
+def read_time(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
     """Return the time of a solver from an entry of MIOpen's database, or the reason why the entry states no time.
 
     Returns a Reject if the entry names no solver.
@@ -343,12 +343,12 @@ def _usual(item: Item) -> bool:
         and time[0] != "-"
         and _BYTES.match(space)
         and int(space) <= _MOST_MEMORY
-        and usable(item.solver, algorithm, item.problem.direction)
+        and is_usable(item.solver, algorithm, item.problem.direction)
     )
 
 
 @lru_cache(maxsize=1 << 12)
-def usable(solver: str, algorithm: str, direction: Direction) -> bool:
+def is_usable(solver: str, algorithm: str, direction: Direction) -> bool:
     """Return True if MIOpen would use a database entry with this solver, algorithm and direction.
 
     Only these three are checked. The numbers in the entry and the key of its record are assumed to be usual.

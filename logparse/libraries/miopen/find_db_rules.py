@@ -16,12 +16,12 @@ from logparse.libraries.kinds.reading import Note, Offer, Reading, Row
 from logparse.libraries.kinds.reading import remarks as row_remarks
 from logparse.libraries.miopen import db_names, find_db
 from logparse.libraries.miopen import records as miopen_records
-from logparse.libraries.miopen.db_names import odd_name, other_machine, wanted
+from logparse.libraries.miopen.db_names import advise_file_name, odd_name, other_machine
 from logparse.libraries.miopen.find_db_file import FindDbFile, FindDbReading
 from logparse.libraries.miopen.find_db_items import REFIND, RULES, items
 from logparse.libraries.miopen.problem_key import is_key, problem_from_key
 from logparse.libraries.miopen.records import line_notes, problem_or_none
-from logparse.libraries.miopen.solvers import MOST_ELEMENTS, overflows
+from logparse.libraries.miopen.solvers import MOST_ELEMENTS, explain_overflow
 from logparse.target import Facts
 
 _MOST = 10
@@ -39,10 +39,10 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
         lost[row.line] = lost.get(row.line, True) and drops and not row.dead
     message = "MIOpen can use no solver of the record, so MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
-        yield overwritten(line, message)
+        yield warn_of_overwriting(line, message)
 
 
-def overwritten(line: int, message: str) -> Note:
+def warn_of_overwriting(line: int, message: str) -> Note:
     """Return the warning that MIOpen will overwrite a record of its database. ``message`` is the reason."""
     remedy = "add to the record a solver that MIOpen on the target machine has"
     return Note(line, "warning", "overwritten", message, remedy)
@@ -56,7 +56,7 @@ def _overflows(data: bytes) -> Iterator[Note]:
             continue
         problem = problem_or_none(problem_from_key, key.decode("latin-1"))
         for item in items(key.decode("latin-1"), payload.decode("latin-1"), problem) if problem else ():
-            why = overflows(item.solver, item.problem) if item.problem is not None else None
+            why = explain_overflow(item.solver, item.problem) if item.problem is not None else None
             if why is not None:
                 yield Note(
                     number,
@@ -99,7 +99,7 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
     ``holds`` is True if the file contains convolutions.
     """
     match = db_names.FILE_NAME.fullmatch(name)
-    remedy = wanted(
+    remedy = advise_file_name(
         target, "ufdb", "give the file the name that a MIOpen log of level 5 states in its line 'File is unreadable'"
     )
     if match is None or match["kind"] not in ("ufdb", "fdb"):
@@ -129,7 +129,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     # A byte order mark is read as part of the first key, because MIOpen does so.
     records = _convolutions(name, data)
     refusals = tuple(_refusals(name, target, holds=bool(records.strip())))
-    certain, taken, why = db_names.taken(target, refusals)
+    certain, taken, why = db_names.judge_file_use(target, refusals)
     file = FindDbFile(records, taken, why)
     return FindDbReading(rows=file, refusals=refusals, certain=certain, facts=own, target=target, parsed=file)
 
@@ -201,7 +201,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     writer=find_db.WRITER,
     lines=miopen_records.lines,
-    cut=miopen_records.cut,
+    cut=miopen_records.remove_entries,
     keep_refusal=miopen_records.keep_refusal,
     merging=Merging(header=miopen_records.header("ufdb"), write=_merged, slot=miopen_records.slot, several=True),
 )

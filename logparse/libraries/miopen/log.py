@@ -38,11 +38,11 @@ from dataclasses import dataclass, field, replace
 
 from logparse.libraries.kinds.decimals import from_milliseconds
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
-from logparse.libraries.kinds.line_prefixes import SHARED, ranked
+from logparse.libraries.kinds.line_prefixes import SHARED, make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.miopen.db_names import facts_of_name
 from logparse.libraries.miopen.driver import PREFIX, plain_command
-from logparse.libraries.miopen.find_db_items import items, measured
+from logparse.libraries.miopen.find_db_items import items, read_time
 from logparse.libraries.miopen.log_problem import Named, Thread
 from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.libraries.miopen.records import problem_or_none
@@ -136,7 +136,7 @@ class Reader:
             return None
         find = self._find(match)
         if match is not None and match["level"] is None:
-            return Outcome("message", [Message(category="miopen_api", text=_masked(match["text"]))])
+            return Outcome("message", [Message(category="miopen_api", text=_mask_addresses(match["text"]))])
         level = match["level"] if match else "Info"
         function, body = (match or bare)["function"], (match or bare)["text"].strip()  # type: ignore[index]
         outcome = _timing(find, function, body)
@@ -174,17 +174,17 @@ class Reader:
         return find
 
 
-def _masked(text: str) -> str:
+def _mask_addresses(text: str) -> str:
     return _ADDRESS.sub("0x@", text)
 
 
-def _unnamed(find: _Find, function: str, text: str) -> Outcome:
+def _keep_as_message(find: _Find, function: str, text: str) -> Outcome:
     """Keep a log line as a message, because it is unknown which convolution the line is about.
 
     If the reason is that several threads write to the same log, a second message states this.
     """
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
-    return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
+    return Outcome("message", [Message(category="miopen_info", function=function, text=_mask_addresses(text)), *why])
 
 
 def _measurement(
@@ -218,13 +218,13 @@ def _timing(find: _Find, function: str, text: str) -> Outcome | None:
         for place, one in enumerate(find.timed):
             if one.solution.id == match["solver"]:
                 find.timed[place] = replace(one, workspace_bytes=int(match["ws"]))
-        return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text))])
+        return Outcome("message", [Message(category="miopen_info", function=function, text=_mask_addresses(text))])
     match = _TIMED.match(text)
     if match is None:
         return None
     named = find.thread.finding(direction_of_solver(match["solver"]))
     if named is None:
-        return _unnamed(find, function, text)
+        return _keep_as_message(find, function, text)
     find.timed.append(_measurement(named, match["solver"], ORIGIN, match["ms"]))
     return Outcome("measurement")
 
@@ -236,7 +236,7 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
     named = find.thread.chosen(_WHICH[match["which"]])
     estimate, find.fallback = find.fallback, False
     if named is None:
-        return _unnamed(find, function, text)
+        return _keep_as_message(find, function, text)
     why = f"estimate of MIOpen's fallback: {match['ms']} ms" if estimate else ""
     chosen = _measurement(named, match["solver"], CHOSEN_ORIGIN, match["ms"], match["ws"], why)
     return Outcome("measurement", [chosen])
@@ -254,7 +254,7 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
     if match is None:
         return None
     if problem is None:
-        return _unnamed(find, function, text)
+        return _keep_as_message(find, function, text)
     why = "immediate mode prints no time"
     ran = _measurement((problem, None), match["solver"], CHOSEN_ORIGIN, workspace=match["ws"], why=why)
     return Outcome("measurement", [ran])
@@ -271,7 +271,7 @@ def _row(find: _Find, text: str) -> Outcome | None:
         return None
     find.thread.looked_up(match["key"])
     [item, *_] = items(match["key"], match["item"], problem)
-    record = measured(item, problem, ORIGIN)
+    record = read_time(item, problem, ORIGIN)
     return Outcome("measurement" if isinstance(record, Measurement) else "reject", [record])
 
 
@@ -288,7 +288,7 @@ def _fact(level: str, function: str, text: str) -> Outcome | None:
         facts += [fact for fact in facts_of_name(match["name"]) if fact.name in ("cu_count", "backend")]
         if facts:
             category = "miopen_info" if level.startswith("Info") else _category(level)
-            facts.append(Message(category=category, function=function, text=_masked(text)))
+            facts.append(Message(category=category, function=function, text=_mask_addresses(text)))
     return Outcome("fact", facts) if facts else None
 
 
@@ -305,11 +305,11 @@ def _messages(find: _Find, level: str, function: str, text: str) -> list[Record]
         find.fallback = True
     elif function == "EvaluateInvokers" or "Find-db regenerating" in text:
         find.fallback = False
-    records: list[Record] = [Message(category=_category(level), function=function, text=_masked(text))]
+    records: list[Record] = [Message(category=_category(level), function=function, text=_mask_addresses(text))]
     if match := _LOST.match(text):
         named = find.thread.finding(direction_of_solver(match["solver"]))
         if named is not None:
-            why = f"too little workspace: {_masked(text)}"
+            why = f"too little workspace: {_mask_addresses(text)}"
             lost = _measurement(named, match["solver"], ORIGIN, workspace=match["ws"], why=why)
             records.insert(0, replace(lost, status="skipped"))
     return records
@@ -324,7 +324,7 @@ FORMAT = BlockFormat(
     name="miopen-log",
     about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): times of searches, choices, warnings",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, Reader),
+    begin=make_rank_readers(_MARKERS, Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(CHOSEN_ORIGIN, evidence=False)),
     order="a call, its times and the solver that MIOpen chose are in different lines, one after another",
     seen="ROCm 3.9 to 7.2, TheRock, Windows",

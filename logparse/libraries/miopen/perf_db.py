@@ -31,7 +31,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Origin, Outcome, Source, Writer
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.miopen.db_names import facts_of_name, file_name, recognised
-from logparse.libraries.miopen.find_db import unread
+from logparse.libraries.miopen.find_db import count_unread_lines
 from logparse.libraries.miopen.perf_db_items import KEY, ORIGIN, perf_key_of, read_record
 from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.model import ConvProblem, Fact, Override, Problem
@@ -75,7 +75,7 @@ def read(source: Source) -> Iterator[Outcome]:
     """
     if of_batch_norms(source.name):
         with source.open() as stream:
-            yield from unread(stream)
+            yield from count_unread_lines(stream)
         return
     facts = facts_of_file(source.name)
     kind = re.search(r"(u?)db\.txt$", source.name)

@@ -211,10 +211,10 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
     def items(key: str, payload: str, problem: ConvProblem) -> Iterator[Item]:
         return items_of(line, key, payload, first, problem, split)
 
-    return miopen_records.read_record(text, problem_from_perf_key, items, tuned)
+    return miopen_records.read_record(text, problem_from_perf_key, items, read_parameters)
 
 
-def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
+def read_parameters(item: Item, problem: ConvProblem) -> Measurement | Reject:
     """Read an entry of MIOpen's database of tuned parameters as a measurement without a time.
 
     Its status is ``skipped`` if MIOpen does not use the entry.  Returns a Reject if the entry names no solver.

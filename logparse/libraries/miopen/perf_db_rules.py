@@ -17,7 +17,7 @@ from logparse.libraries.kinds.reading import Note, Reading, judge, text_of
 from logparse.libraries.kinds.reading import remarks as row_remarks
 from logparse.libraries.miopen import db_names, perf_db
 from logparse.libraries.miopen import records as miopen_records
-from logparse.libraries.miopen.db_names import FILE_NAME, odd_name, other_machine, wanted
+from logparse.libraries.miopen.db_names import FILE_NAME, advise_file_name, odd_name, other_machine
 from logparse.libraries.miopen.perf_db_items import RETUNE, RULES, problem_from_perf_key, row_of, split
 from logparse.libraries.miopen.records import Item, items, line_notes
 from logparse.target import Facts
@@ -33,7 +33,9 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
-    remedy = wanted(target, "udb", "give the file the name of the .ufdb.txt file beside it, with .udb.txt at the end")
+    remedy = advise_file_name(
+        target, "udb", "give the file the name of the .ufdb.txt file beside it, with .udb.txt at the end"
+    )
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):
         message = f"MIOpen does not look for a perf-db named {name}"
@@ -59,7 +61,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     # A file about batch normalisations gives no entries.
     found = tuple(items(_text(name, data), problem_from_perf_key, split))
     refusals = tuple(_refusals(name, target))
-    certain, taken, why = db_names.taken(target, refusals)
+    certain, taken, why = db_names.judge_file_use(target, refusals)
     rows = tuple(row_of(item, *judge(item.line, item, target, RULES, taken, why)) for item in found)
     return Reading(rows=rows, refusals=refusals, certain=certain, facts=own, target=target, parsed=found)
 
@@ -113,7 +115,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     selects=False,
     writer=perf_db.WRITER,
     lines=miopen_records.lines,
-    cut=miopen_records.cut,
+    cut=miopen_records.remove_entries,
     keep_refusal=miopen_records.keep_refusal,
     merging=Merging(header=_header, write=miopen_records.write, slot=miopen_records.slot, in_order=True),
 )

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.miopen.driver import Command, readable_command
 from logparse.libraries.miopen.solvers import algorithm_name, direction_of_solver, known_algorithm
 from logparse.model import ConvProblem, Measurement, Message, Record, Reject, Solution, is_time
@@ -137,7 +137,7 @@ FORMAT = BlockFormat(
     name=ORIGIN,
     about="MIOpen's performance log: JSON records of timed solvers (MIOPEN_PERFORMANCE_LOGS 1 to 4)",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, Reader, apart=False),
+    begin=make_rank_readers(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True),),
     order="a record belongs to the command in a line before the record",
     seen="by source (2026)",

@@ -200,7 +200,7 @@ def lines(rows: Iterable[Row | Offer]) -> list[str]:
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
 
-def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+def remove_entries(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
     """Remove entries from a MIOpen database: those for which ``keep`` returns False.
 
     An entry is one solver in a record. If no entry of a record stays, the whole line is dropped.

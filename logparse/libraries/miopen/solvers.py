@@ -77,7 +77,7 @@ The sum is then split into N parts, which needs workspace of its own.
 """
 
 
-def overflows(solver: str, problem: ConvProblem) -> str | None:
+def explain_overflow(solver: str, problem: ConvProblem) -> str | None:
     """Return a message if a solver may compute wrong results, because a tensor is too large for its 32-bit indices.
 
     * MIOpen before July 2026 runs such a solver, and its search (Find) does not notice the wrong results.

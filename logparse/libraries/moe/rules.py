@@ -373,7 +373,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
-def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def find_reports(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Return which fused-MoE tables the servers looked for when they started, and which of them they found.
 
     ``messages`` are pairs of function and text from the logs.  The result maps the text of a fused-MoE call to a
@@ -409,7 +409,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     return [("table", reading.parsed.context.name), (_VERSION, reading.parsed.context.version)]
 
 
-def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     version = [f'"{_VERSION}": {json.dumps(agreed[_VERSION])}'] if agreed[_VERSION] else []
     members = [*version, *(row.text for row in sorted(rows, key=_tokens))]
     data = "{\n    " + ",\n    ".join(members) + "\n}\n"
@@ -424,7 +424,7 @@ def _tokens(row: Offer) -> int:
     return int(row.text.split('"')[1])
 
 
-def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+def _remove_entries(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
     """Return a fused-MoE table without the entries that ``keep`` rejects.
 
     Other members of the file, such as the Triton version, stay.
@@ -453,11 +453,11 @@ OVERRIDE_FORMAT = OverrideFormat(
     recognise=recognise,
     reader=read,
     key=key,
-    reported=reported,
-    cut=_cut,
+    reported=find_reports,
+    cut=_remove_entries,
     merging=Merging(
         header=_header,
-        write=_merged,
+        write=_merge_rows,
         slot=lambda row: f"{row.key} {_tokens(row):018d}",
         several=True,
         in_order=True,

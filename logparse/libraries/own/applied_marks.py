@@ -41,7 +41,7 @@ from typing import Any
 
 from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, read_facts
 from logparse.model import Fact
-from logparse.quoting import printable
+from logparse.quoting import make_printable
 
 APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
 """Names of the facts about applied settings and files.
@@ -112,7 +112,7 @@ def undone(name: str, what: Collection[str], of: str) -> str:
     * ``what``: the settings of PyTorch that have another value, for example ``torch.backends.cuda.matmul.allow_tf32``.
     * ``of``: what ended, for example ``the job``.
     """
-    name, sets = printable(name), " and ".join(sorted(map(printable, what)))
+    name, sets = make_printable(name), " and ".join(sorted(map(make_printable, what)))
     return (
         f"{name} was set, but it was not in force any more when {of} ended: the job itself, or a library "
         f"that it uses, sets {sets}; remove that line, or call `apply.settings({name!r})` after it"

@@ -28,7 +28,7 @@ from typing import Any, TypeGuard
 
 from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, parsed, read_facts
 from logparse.model import Fact, is_time, is_whole
-from logparse.quoting import printable
+from logparse.quoting import make_printable
 
 TRIAL = "trial:"
 """Beginning of the names of facts about a tried change of the job.  The change's name follows."""
@@ -98,11 +98,11 @@ def record(data: bytes) -> Record:
     if not isinstance(actions, list) or not is_whole(found.get("units")):
         raise ValueError("the file has no list of actions, or no number of steps")
     return Record(
-        sort=printable(str(found.get("unit", ""))),
+        sort=make_printable(str(found.get("unit", ""))),
         units=found["units"],
         over=found.get("over") is True,
-        why=printable(str(found.get("why", ""))),
-        on=printable(str(found.get("on", ""))),
+        why=make_printable(str(found.get("why", ""))),
+        on=make_printable(str(found.get("on", ""))),
         rank=found["rank"] if is_whole(found.get("rank")) else 0,
         seen=tuple(map(seen_of, actions)),
     )
@@ -124,15 +124,17 @@ def seen_of(found: Any) -> Seen:
     if not _is_number(found.get("seconds")):
         raise ValueError("an action in the file has no number of seconds")
     return Seen(
-        name=printable(found["name"]),
-        ended=printable(str(found.get("ended", ""))),
-        why=printable(str(found.get("why", ""))),
-        detail=printable(str(found.get("detail", ""))),
+        name=make_printable(found["name"]),
+        ended=make_printable(str(found.get("ended", ""))),
+        why=make_printable(str(found.get("why", ""))),
+        detail=make_printable(str(found.get("detail", ""))),
         pairs=_pairs(found.get("pairs", [])),
         control=tuple(log for log, _, _ in _pairs(found.get("control", []))),
         unlike=found["unlike"] if is_whole(found.get("unlike")) else 0,
         seconds=float(found["seconds"]),
-        same=None if same is None else (_deviation(same), float(same["allowed"]), printable(str(same.get("how", "")))),
+        same=None
+        if same is None
+        else (_deviation(same), float(same["allowed"]), make_printable(str(same.get("how", "")))),
     )
 
 

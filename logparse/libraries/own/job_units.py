@@ -25,7 +25,7 @@ from typing import Any
 
 from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins, parsed, read_facts
 from logparse.model import MOST_CALLS, Fact, is_time, is_whole
-from logparse.quoting import printable
+from logparse.quoting import make_printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
@@ -74,7 +74,7 @@ def facts(data: bytes) -> list[Fact]:
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []
     made += [Fact(SETTINGS, " ".join(map(str, found["settings"])))] if isinstance(found.get("settings"), list) else []
     notes = found.get("notes")
-    made += [Fact(NOTE, printable(str(note))) for note in notes] if isinstance(notes, list) else []
+    made += [Fact(NOTE, make_printable(str(note))) for note in notes] if isinstance(notes, list) else []
     return made + [Fact(f"{KIND}{name}", json.dumps(kind)) for name, kind in kinds.items()]
 
 

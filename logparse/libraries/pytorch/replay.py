@@ -22,7 +22,7 @@ from logparse.libraries.kinds.device.torch_device import Call, TorchRunnable
 from logparse.libraries.pytorch.replay_attention import attention_ways
 from logparse.libraries.pytorch.replay_convs import conv_ways
 from logparse.libraries.pytorch.replay_gemms import gemm_ways
-from logparse.libraries.pytorch.replay_ways import Way, named
+from logparse.libraries.pytorch.replay_ways import Way, name_way
 from logparse.model import ConvProblem, GemmProblem, OperatorProblem, Problem, Solution
 
 
@@ -49,7 +49,7 @@ class Torch(DeviceBackend):
             if attention is not None:
                 return attention_ways(self._device, attention)
             overload_of(self._device, problem)  # raises UnsupportedError if PyTorch has no overload for the inputs
-            return [Way(named(), _operator, self._device.torch.no_grad)]
+            return [Way(name_way(), _operator, self._device.torch.no_grad)]
         raise UnsupportedError("a problem without exact sizes (a family of problems) cannot be measured")
 
 

@@ -18,7 +18,7 @@ from logparse.libraries.kinds.device.attention_backends import BACKENDS, ELSEWHE
 from logparse.libraries.kinds.device.attention_operands import Attention, AttentionOperands
 from logparse.libraries.kinds.device.torch_device import Around, Call, Tensor, TorchDevice
 from logparse.libraries.kinds.patterns import regex
-from logparse.libraries.pytorch.replay_ways import Way, named
+from logparse.libraries.pytorch.replay_ways import Way, name_way
 
 _REFUSED = regex(r".*(?:No available kernel|No viable backend|No valid execution plans|not support).*", re.DOTALL)
 """Pattern of the messages with which PyTorch and cuDNN refuse inputs of an attention."""
@@ -32,7 +32,7 @@ def attention_ways(device: TorchDevice, attention: Attention) -> list[Way]:
     called.
     """
     offered = [x for x in BACKENDS if x not in ELSEWHERE.get(device.facts["backend"], ())]
-    solutions = [(named(), attention.backend), *((named(f"sdpa={x}"), x) for x in offered)]
+    solutions = [(name_way(), attention.backend), *((name_way(f"sdpa={x}"), x) for x in offered)]
     ways = []
     for solution, backend in solutions:
         around = partial(_on, device, BACKENDS[backend], training=attention.grad is not None)

@@ -14,7 +14,7 @@ from logparse.libraries.kinds.device.operands import (
     memory_format,
 )
 from logparse.libraries.kinds.device.torch_device import Around, Call, Tensor, TorchDevice
-from logparse.libraries.pytorch.replay_ways import Way, named, without_mkldnn
+from logparse.libraries.pytorch.replay_ways import Way, name_way, without_mkldnn
 from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
@@ -33,18 +33,18 @@ def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[W
     plain, benchmark = _settings(device, place), _settings(device, place, benchmark=True)
     default, turned = partial(_default, device), partial(_other_layout, device)
     stored = partial(turned, stored=True)
-    ways = [Way(named(), default, plain)]
+    ways = [Way(name_way(), default, plain)]
     other = f"layout={_OTHER[problem.in_layout or 'NCHW']}"
     if device.is_gpu:
-        ways.append(Way(named("benchmark"), default, benchmark, _SEARCHED))
+        ways.append(Way(name_way("benchmark"), default, benchmark, _SEARCHED))
     else:
-        ways.append(Way(named("mkldnn=off"), default, partial(without_mkldnn, device)))
-    ways += [Way(named(other), turned, plain), Way(named(other, "stored"), stored, plain)]
+        ways.append(Way(name_way("mkldnn=off"), default, partial(without_mkldnn, device)))
+    ways += [Way(name_way(other), turned, plain), Way(name_way(other, "stored"), stored, plain)]
     if device.is_gpu:
-        ways.append(Way(named(other, "benchmark"), turned, benchmark, _SEARCHED))
-        ways.append(Way(named(other, "stored", "benchmark"), stored, benchmark, _SEARCHED))
+        ways.append(Way(name_way(other, "benchmark"), turned, benchmark, _SEARCHED))
+        ways.append(Way(name_way(other, "stored", "benchmark"), stored, benchmark, _SEARCHED))
     if _is_gemm(problem):
-        ways.append(Way(named("gemm"), partial(_gemm, device), plain))
+        ways.append(Way(name_way("gemm"), partial(_gemm, device), plain))
     return ways
 
 

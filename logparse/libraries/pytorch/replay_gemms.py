@@ -15,7 +15,7 @@ from typing import Any
 from logparse.libraries.kinds.backend import Place, UnsupportedError
 from logparse.libraries.kinds.device.operands import GemmOperands, dtype_of, matrices
 from logparse.libraries.kinds.device.torch_device import Around, Call, Tensor, TorchDevice
-from logparse.libraries.pytorch.replay_ways import Way, named, without_mkldnn
+from logparse.libraries.pytorch.replay_ways import Way, name_way, without_mkldnn
 from logparse.model import GemmProblem
 
 _PADS = (8, 64)
@@ -35,25 +35,25 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
     _refuse(device, problem)
     short, default = problem.compute_type == "xf32_r" or place.tf32, partial(_default, device)
     around = partial(_precision, device, short=short)
-    ways = [Way(named(), default, around)]
+    ways = [Way(name_way(), default, around)]
     if device.is_gpu and problem.a_type == "f32_r" and problem.compute_type in (None, "f32_r"):
-        ways.append(Way(named("tf32"), default, partial(_precision, device, short=True), raced=False))
+        ways.append(Way(name_way("tf32"), default, partial(_precision, device, short=True), raced=False))
     if problem.batch_count == 1 and problem.beta != "nonzero":
         ways += _epilogue_ways(device, problem, around)
     if problem.bias and problem.batch_count == 1:
-        ways.append(Way(named("unfused"), partial(_unfused, device), around))
+        ways.append(Way(name_way("unfused"), partial(_unfused, device), around))
     if device.is_gpu:
         for word in _BLAS[device.is_rocm]:
             name = f"blas={_ROCM_BLAS[word] if device.is_rocm else word}"
-            ways.append(Way(named(name), default, partial(_blas, device, word, around)))
+            ways.append(Way(name_way(name), default, partial(_blas, device, word, around)))
     else:
-        ways.append(Way(named("mkldnn=off"), default, partial(without_mkldnn, device)))
+        ways.append(Way(name_way("mkldnn=off"), default, partial(without_mkldnn, device)))
     if problem.beta != "nonzero" and not problem.bias and problem.activation in (None, "none"):
         for pad in _PADS:
             if any((size or 0) % pad for size in (problem.m, problem.n, problem.k)):
                 padded = partial(_padded, device, pad=pad)
-                ways.append(Way(named(f"pad={pad}"), padded, around))
-                ways.append(Way(named(f"pad={pad}", "stored"), partial(padded, stored=True), around))
+                ways.append(Way(name_way(f"pad={pad}"), padded, around))
+                ways.append(Way(name_way(f"pad={pad}", "stored"), partial(padded, stored=True), around))
     return ways
 
 
@@ -65,11 +65,11 @@ def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) ->
     """
     ways = []
     if problem.activation in ("relu", "gelu"):
-        ways.append(Way(named("fused"), partial(_fused, device), around, raced=bool(problem.bias)))
+        ways.append(Way(name_way("fused"), partial(_fused, device), around, raced=bool(problem.bias)))
     for form in ("gelu=erf", "gelu=written") if problem.activation == "gelu" else ():
-        ways.append(Way(named(form), partial(_default, device, gelu=form), around, raced=False))
+        ways.append(Way(name_way(form), partial(_default, device, gelu=form), around, raced=False))
         if problem.bias:
-            ways.append(Way(named("unfused", form), partial(_unfused, device, gelu=form), around, raced=False))
+            ways.append(Way(name_way("unfused", form), partial(_unfused, device, gelu=form), around, raced=False))
     return ways
 
 

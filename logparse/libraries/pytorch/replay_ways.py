@@ -30,7 +30,7 @@ class Way:
     raced: bool = True
 
 
-def named(*words: str) -> Solution:
+def name_way(*words: str) -> Solution:
     """Return the name of a way in which PyTorch can compute something: ``torch:word,word``.
 
     Without words it is the name of PyTorch's default.

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.rocblas.logs import problem_of
 from logparse.model import Measurement, Message, Record, Reject, Solution
@@ -83,7 +83,7 @@ FORMAT = BlockFormat(
     name="rocblas-bench-output",
     about="what rocblas-bench prints on standard output: times of matrix products",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, _Reader),
+    begin=make_rank_readers(_MARKERS, _Reader),
     # No column names the solution, so picks cannot be compared by these rows.
     origins=(Origin("rocblas-bench", evidence=False),),
     order="a row belongs to the header before it",

@@ -49,9 +49,9 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt.enums import tight_leading_dimensions
 from logparse.libraries.kinds.format import BlockFormat, Emission, Line, LineFormat, Origin, Outcome, Writer
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
-from logparse.libraries.kinds.reading import whole
+from logparse.libraries.kinds.reading import parse_whole_number
 from logparse.model import (
     Beta,
     Call,
@@ -255,7 +255,7 @@ def read_profile(text: str) -> Outcome:
         return Outcome("reject", [Reject("the rocBLAS profile record is damaged", 0, len(text.encode()))])
     given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
     count = given.get("call_count", "")
-    calls = whole(count) if count else None
+    calls = parse_whole_number(count) if count else None
     if count and (calls is None or calls < 0):
         return Outcome(
             "reject", [Reject(f"call_count is {count[:40]!r}, not a possible number of calls", 0, len(text.encode()))]
@@ -374,7 +374,7 @@ TUNE = BlockFormat(
     name="rocblas-tune",
     about="the table of rocblas-gemm-tune, which is also rocBLAS's override file",
     markers=(_HEADER.encode(),),
-    begin=ranked((_HEADER.encode(),), _Table),
+    begin=make_rank_readers((_HEADER.encode(),), _Table),
     origins=(Origin("rocblas-tune", evidence=False),),
     order="rows follow their heading, possibly with other lines between them",
     seen="what its documentation prints",

@@ -21,7 +21,7 @@ from typing import Any
 
 from logparse.libraries.kinds.format import Emission, Head, Source
 from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, Report, bytes_of
-from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, leading, text_of, with_key
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, parse_leading_number, text_of, with_key
 from logparse.libraries.rocblas import logs as rocblas
 from logparse.model import COMPLEX, GemmProblem, Problem, Record, Solution, problem_from_text
 from logparse.quoting import Shell
@@ -98,10 +98,13 @@ class OverrideRow:
         A value that is no number becomes None.
         """
         c = self.cells
-        out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}
+        out = {
+            name: parse_leading_number(x)
+            for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)
+        }
         if len(c) == _COUNTS[1]:
-            out |= {name: leading(x) for name, x in zip(("sa", "sb", "sc"), c[11:14], strict=True)}
-        return out | {"index": leading(c[-1], 32)}
+            out |= {name: parse_leading_number(x) for name, x in zip(("sa", "sb", "sc"), c[11:14], strict=True)}
+        return out | {"index": parse_leading_number(c[-1], 32)}
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -310,7 +313,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     return ",".join((*trans, *own.split(",")[2:]))
 
 
-def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
+def find_reports(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
     Returns a ``Report`` with the reason and the start of the row for this function, by the text of the product.
@@ -381,7 +384,7 @@ _BUILD = Note(
 # ------------------------------------------------------------------------------------------------- merged, converted
 
 
-def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([rocblas.HEADING, *(row.text for row in rows)])
     return [Emission("rocblas_override.csv", data, Shell("export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}"))]
 
@@ -405,7 +408,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=read,
     key=key,
     probe_order=lambda rows, facts: rows[::-1],
-    reported=reported,
+    reported=find_reports,
     signs=(
         (
             "rocBLAS warning: One or more problem overrides failed to load",
@@ -415,7 +418,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     writer=rocblas.WRITER,
     merging=Merging(
         header=lambda name, data: (),
-        write=_merged,
+        write=_merge_rows,
         in_order=True,
         note=(
             "the files do not state the rocBLAS version and the GPU for which their indices are valid, so merge "

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from logparse.libraries.kinds.format import BlockFormat, Line, Outcome
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import COMPLEX, Call, GemmProblem, Message, Record, Solution, with_plain
 
@@ -168,7 +168,7 @@ FORMAT = BlockFormat(
     name="tensile-launches",
     about="Tensile's log: the kernels that rocBLAS ran for matrix products, with their arguments (TENSILE_DB=0x40)",
     markers=(_BEGIN.encode(),),
-    begin=ranked((_BEGIN.encode(),), _Reader),
+    begin=make_rank_readers((_BEGIN.encode(),), _Reader),
     order="the lines with arguments follow the line that names their kernel",
     seen="rocBLAS 5.2 (conformance suite)",
     example="Kernel Cijk_Alik_Bjlk_BBS_BH_MT128x256x32_…",

@@ -105,7 +105,7 @@ class Gaps:
     first: Bools
 
 
-def before(kernels: Timeline) -> Bools:
+def mark_launched_before(kernels: Timeline) -> Bools:
     """Tell for each kernel if it was launched before the trace began.
 
     The trace lacks the launch of such a kernel, and the kernel runs before the first one whose launch is in the trace.
@@ -127,7 +127,7 @@ def busy(
 
     ``why`` gets the idle times of each GPU, and yields figures about their causes.
     """
-    early = before(kernels)
+    early = mark_launched_before(kernels)
     inside = ~early if kernels.searched is None else ~early & ~kernels.searched
     if inside.any():
         begin, end = kernels.start[inside].min(), (kernels.start + kernels.us)[inside].max()
@@ -141,8 +141,8 @@ def busy(
             return
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]
-        total = sum(_ran(kernels, mine) for mine in of) / len(of)
-        compute = sum(_ran(kernels, mine & ~talks) for mine in of) / len(of)
+        total = sum(_sum_busy_us(kernels, mine) for mine in of) / len(of)
+        compute = sum(_sum_busy_us(kernels, mine & ~talks) for mine in of) / len(of)
         gaps = [_gaps(kernels, mine, float(begin), float(end), marked.left_out) for mine in of]
         left_out = sum(float((x.end - x.begin - x.us).sum()) for x in gaps) / len(of)
         yield Fact("gpu_window_us", f"{end - begin - left_out:.3f}")
@@ -203,7 +203,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
             )
 
 
-def _ran(kernels: Timeline, mine: Bools) -> float:
+def _sum_busy_us(kernels: Timeline, mine: Bools) -> float:
     """Return for how many µs at least one of the selected kernels was running.
 
     ``mine`` is True for the selected kernels.

@@ -78,7 +78,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     reader = _Reader(columns)
     with source.open() as stream:
         events = TraceEvents(stream)
-        yield from _taken(events, reader)
+        yield from _read_all_events(events, reader)
     yield from events.damage
     header = {**events.tail, **events.header}
     yield Outcome("fact", _identity(columns, header), lines=0)
@@ -103,7 +103,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("fact", lines=0, tables={"timelines": timeline(columns, *records.identities(), header)})
 
 
-def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
+def _read_all_events(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
     """Read every event of the trace with this reader. Yield an error for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
@@ -260,7 +260,7 @@ class _Reader:
         reader = _Reader(columns, self.backend)
         with source.open() as stream:
             events = TraceEvents(stream)
-            for _ in _taken(events, reader):
+            for _ in _read_all_events(events, reader):
                 pass
         return columns, {**events.tail, **events.header}
 

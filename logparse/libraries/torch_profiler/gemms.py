@@ -55,7 +55,7 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
     return _Matrix(rows, cols, row_stride, col_stride)
 
 
-def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
+def _prepare_for_blas(x: _Matrix) -> tuple[bool, _Matrix]:
     """Return whether PyTorch passes a matrix to BLAS as a transposed one, and the matrix that it passes.
 
     A row-major matrix is passed as transposed.  If BLAS cannot read the strides of the matrix, PyTorch passes a copy
@@ -77,9 +77,9 @@ def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -
     """
     if left.cols != right.rows:
         raise ValueError("the sizes do not fit")
-    swapped, result = _prepared(out or _Matrix(left.rows, right.cols, right.cols, 1))
-    a_transposed, a = _prepared(right if swapped else left)
-    b_transposed, b = _prepared(left if swapped else right)
+    swapped, result = _prepare_for_blas(out or _Matrix(left.rows, right.cols, right.cols, 1))
+    a_transposed, a = _prepare_for_blas(right if swapped else left)
+    b_transposed, b = _prepare_for_blas(left if swapped else right)
     a_transposed, b_transposed = a_transposed != swapped, b_transposed != swapped
     m, n = (right.cols, left.rows) if swapped else (left.rows, right.cols)
     lda = a.col_stride if a_transposed == swapped else a.row_stride

@@ -75,7 +75,7 @@ class Split(NamedTuple):
     weights_first: bool = False
 
 
-def split(kernels: Sequence[str]) -> Split | None:
+def separate_gradients(kernels: Sequence[str]) -> Split | None:
     """Find out which kernels of a convolution's backward pass compute which of the two gradients.
 
     ``kernels`` are names in order of time.  Returns None if one gradient has no main kernel of its own.
@@ -83,14 +83,14 @@ def split(kernels: Sequence[str]) -> Split | None:
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):
         return Split(roles.index("B"), weights_first=True)
-    mains = _mains(roles, kernels)
+    mains = _find_main_kernels(roles, kernels)
     if mains is None:
         return None
     last, first = mains
     return Split(last + 1 + _between(roles[last + 1 : first], before=roles[:last]))
 
 
-def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
+def _find_main_kernels(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
     """Find the last kernel that computes the input gradient, and the first one that computes the weight gradient.
 
     Returns the positions of both, or None if the two gradients cannot be separated.

@@ -15,7 +15,7 @@ missing.
 
 CUDA's runtime events name no kernels, and a thread of its own launches the gradients.  So all launches of the process
 during the capture that ran no kernel are taken.  A replay with the same number of kernels is joined to these launches
-in order, if no kernel contradicts its operator (``_agree``)::
+in order, if no kernel contradicts its operator (``_can_be_capture_of``)::
 
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
 
@@ -208,11 +208,11 @@ class _Captures:
         if len(capture.kinds) != len(names):
             return False
         if (capture, names) not in self._agreed:
-            self._agreed[capture, names] = _agree(capture, names, self._columns)
+            self._agreed[capture, names] = _can_be_capture_of(capture, names, self._columns)
         return self._agreed[capture, names]
 
 
-def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
+def _can_be_capture_of(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
     """Return False if kernels that a CUDA graph launched cannot come from this recorded capture of a graph.
 
     ``names`` are the launched kernels, in the same order as the operators in the capture.  The two do not fit if

@@ -44,13 +44,13 @@ def operators_by_time(
     columns.launched = np.zeros(len(found), dtype=bool)
     columns.launched[asked] = True
     graph_of = [correlation if correlation in graphs else -1 for correlation in columns.kernel_correlation]
-    marks = _marked(columns, call_of, graphs, header.get(GRAPHS))
+    marks = _match_launches(columns, call_of, graphs, header.get(GRAPHS))
     joined = join(source, columns, graph_of, marks, found, header, beside)
     lost = graphs - {*columns.kernel_correlation, *columns.copy_correlation}
     return found, [*joined, *([Fact("graph_launches_without_kernels", str(len(lost)))] if lost else [])]
 
 
-def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
+def _match_launches(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
     """Return which captured CUDA graph ran at each launch of a graph, by the correlation number of the launch.
 
     ``marks`` lists the graphs in the order of their launches.  If its length differs, the result is empty.

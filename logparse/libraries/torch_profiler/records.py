@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from logparse.libraries.kinds.format import Outcome
-from logparse.libraries.torch_profiler.busy import BEFORE, Marked, Timeline, before, busy, collectives
+from logparse.libraries.torch_profiler.busy import BEFORE, Marked, Timeline, busy, collectives, mark_launched_before
 from logparse.libraries.torch_profiler.epilogues import ElementWise, Kernels, gelu_gradients, is_tanh, tails
 from logparse.libraries.torch_profiler.gaps import HostTime, idle_facts
-from logparse.libraries.torch_profiler.gradients import split
+from logparse.libraries.torch_profiler.gradients import separate_gradients
 from logparse.libraries.torch_profiler.inputs import UNREAD, Operation
-from logparse.libraries.torch_profiler.searches import NAIVE, SEARCH, searched
+from logparse.libraries.torch_profiler.searches import NAIVE, SEARCH, find_search_kernels
 from logparse.libraries.torch_profiler.stacks import BACKWARD, Frames, Operators, called_from
 from logparse.libraries.torch_profiler.timeline import BACKLOG_US, CALL_KINDS, KernelIdentity, call_kind
 from logparse.model import (
@@ -466,7 +466,7 @@ class Records:
                 continue
             mine.sort(key=lambda x: float(self._start[x[0]]))
             backward = len(operation.problems) == 2
-            found = searched([[names[i] for i in self._name[x].tolist()] for x in mine], backward)
+            found = find_search_kernels([[names[i] for i in self._name[x].tolist()] for x in mine], backward)
             for number, places in found.items():
                 kernels = mine[number]
                 of_search = kernels[sorted(places)]
@@ -484,7 +484,7 @@ class Records:
     def _operator(self, operation: Operation, kernels: Ints) -> None:
         backward = isinstance(operation.whole, ConvProblem) and operation.whole.direction == "B+W"
         backward |= len(operation.problems) == 2
-        cut = split([self._columns.names[i] for i in self._name[kernels].tolist()]) if backward else None
+        cut = separate_gradients([self._columns.names[i] for i in self._name[kernels].tolist()]) if backward else None
         if cut is not None:
             first, second = reversed(operation.problems) if cut.weights_first else operation.problems
             self._count(first, kernels[: cut.second])
@@ -527,7 +527,7 @@ class Records:
         Such kernels were launched before the trace began.
         """
         kernels = self._timeline
-        early = before(kernels)
+        early = mark_launched_before(kernels)
         if not early.any():
             return 0.0
         ended = float((kernels.start + kernels.us)[early].max())
@@ -582,7 +582,7 @@ class Records:
         with_inputs = np.full(len(kinds), -1, dtype=np.int64)
         with_inputs[list(columns.operators)] = list(columns.operators)
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
-        op = np.where(self._op >= 0, kinds[of_op], np.where(before(self._timeline), -2, -1))
+        op = np.where(self._op >= 0, kinds[of_op], np.where(mark_launched_before(self._timeline), -2, -1))
         op = np.where(self._searched, -3, op)
         unlike = (self._op >= 0) & (self._problem_of < 0) & ~self._searched
         operator = np.where(unlike, with_inputs[of_op], -1)

@@ -31,7 +31,7 @@ NAIVE = regex(r"naive_conv")
 _MORE = 2
 
 
-def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
+def find_search_kernels(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
     """Find the kernels that ran only because a library tried out several solvers, as MIOpen does in a first call.
 
     * ``calls``: the kernels' names in each call of one operator with the same inputs, in order of time.
@@ -40,7 +40,7 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
     Returns the positions of such kernels, by call.
     """
     if len(calls) == 1:
-        own = _alone(calls[0], backward)
+        own = _find_actual_work(calls[0], backward)
         return {} if own is None else {0: frozenset(range(len(calls[0]))) - own}
     counts = Counter(map(tuple, calls[1:]))
     usual = max(counts, key=lambda x: (counts[x], -len(x), x))
@@ -72,7 +72,7 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
     return frozenset(places)
 
 
-def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
+def _find_actual_work(call: Sequence[str], backward: bool) -> frozenset[int] | None:
     """Return the positions of the kernels that did the actual work, in a call that searched for the fastest solver.
 
     This function is for an operator that was called only once, so there is no other call to compare.  A search tries

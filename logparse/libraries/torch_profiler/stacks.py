@@ -171,12 +171,12 @@ def _places(frames: Frames, ops: Operators, asked: Ints) -> Ints:
     sequence = np.full(len(ops.start), -1, dtype=np.int64)
     known = np.array(frames.sequence, dtype=np.int64)[: len(sequence)]
     sequence[: len(known)] = known
-    found, backward = _around(frames, ops, sequence, asked)
+    found, backward = _find_innermost(frames, ops, sequence, asked)
     wanted = np.unique(backward[backward >= 0])
     if not len(wanted):
         return found
     forward = np.flatnonzero(np.isin(sequence, wanted) & ~ops.backward)
-    at, of_backward = _around(frames, ops, sequence, forward)
+    at, of_backward = _find_innermost(frames, ops, sequence, forward)
     forward, at = forward[of_backward < 0], at[of_backward < 0]
     # Operators that need no gradient have the number of the next operator that needs one. So the last one is it.
     last: dict[int, dict[int, tuple[float, int]]] = defaultdict(dict)
@@ -190,7 +190,7 @@ def _places(frames: Frames, ops: Operators, asked: Ints) -> Ints:
     return np.where(backward >= 0, [one.get(number, -1) for number in backward.tolist()], found).astype(np.int64)
 
 
-def _around(frames: Frames, ops: Operators, sequence: Ints, asked: Ints) -> tuple[Ints, Ints]:
+def _find_innermost(frames: Frames, ops: Operators, sequence: Ints, asked: Ints) -> tuple[Ints, Ints]:
     """Return what is innermost around each operator: the number of a place, and the sequence of a backward operator.
 
     Each is -1 if it is not the innermost. A backward operator without a sequence number leaves both at -1.

@@ -155,7 +155,7 @@ def timeline(
     """
     # Damaged events are left out, and so are events that lack a needed field.  The counts of events in a read trace
     # follow the same rule.
-    works, groups = _works(columns, places)
+    works, groups = _collect_work(columns, places)
     calls = _calls(columns, works["correlation"])
     backward, activity = _of_host(columns)
     steps, loads, marked = _marks(columns)
@@ -181,11 +181,11 @@ def timeline(
         "handoffs": handed,
         "loads": sorted(loads),
     }
-    arrays = [x if isinstance(x, pa.Array) else _listed(x, SCHEMA.field(name).type) for name, x in values.items()]
+    arrays = [x if isinstance(x, pa.Array) else _wrap_in_list(x, SCHEMA.field(name).type) for name, x in values.items()]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+def _collect_work(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
     """Return everything that ran on the GPUs (kernels, copies and fills), as columns in the order of the file.
 
     The second result lists the groups of ranks that exchange data.
@@ -211,7 +211,7 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
         "host_copy": (np.zeros_like(ranks), host_copy),
     }
     before = np.array(columns.copy_before, dtype=np.int64)
-    kept = np.insert(_timed(start, us), before, True)
+    kept = np.insert(_has_times(start, us), before, True)
     return {name: np.insert(one, before, other)[kept] for name, (one, other) in pairs.items()}, [*groups]
 
 
@@ -227,7 +227,7 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
     kinds[[*known]] = [*known.values()]
     kind = kinds[name]
     kept = ((kind != _LAUNCH) & (kind != _COPY)) | np.isin(correlation, launched[launched != -1])
-    kept &= _timed(start, us)
+    kept &= _has_times(start, us)
     thread = np.array(columns.call_thread, dtype=np.int64)
     rows = {"kind": kind, "thread": thread, "start": start, "end": start + us, "correlation": correlation}
     return {name: column[kept] for name, column in rows.items()}
@@ -242,7 +242,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
     nodes = np.array([name.startswith(_BACKWARD) for name in names], dtype=bool)
     events = len(start)  # replays add operators at the end that have no time
     kind = np.array(columns.op_kind, dtype=np.int64)[:events]
-    called, timed = _timed(call_start, call_us), _timed(start, us)
+    called, timed = _has_times(call_start, call_us), _has_times(start, us)
     timed &= ~marks[kind] if len(kind) else True
     thread = np.array(columns.op_thread, dtype=np.int64)
     threads = np.r_[thread[timed], np.array(columns.call_thread, dtype=np.int64)[called]]
@@ -254,7 +254,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
     return [*backward], activity
 
 
-def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
+def _has_times(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
     """Return for each event whether it has a beginning and a duration."""
     with np.errstate(invalid="ignore"):
         known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
@@ -350,7 +350,7 @@ def call_kind(name: str) -> int:
 # --------------------------------------------------------------------------------------------------- Arrow, no pandas
 
 
-def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
+def _wrap_in_list(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
     """Make an Arrow column with a single element, which is the list of all ``rows``.
 
     ``rows`` is a sequence of tuples, or a dictionary from the names of the fields to arrays.

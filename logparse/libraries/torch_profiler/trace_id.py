@@ -45,19 +45,19 @@ def trace_id(columns: Columns, header: Mapping[str, Any]) -> str | None:
 
 def _of_kernels(columns: Columns, names: _Words) -> Iterator[_Words]:
     places = columns.kernel_device, columns.kernel_stream, columns.kernel_correlation
-    yield _mixed(names, columns.kernel_name, columns.kernel_start, columns.kernel_us, *places)
+    yield _hash_events(names, columns.kernel_name, columns.kernel_start, columns.kernel_us, *places)
 
 
 def _of_host(columns: Columns, names: _Words) -> Iterator[_Words]:
     threads = np.array([_hash("\0".join(each)) for each in columns.threads], dtype=np.uint64)
     operators = np.array([names[name] for name, _, _ in columns.kinds], dtype=np.uint64)
     of_thread = (_taken(threads, each) for each in (columns.op_thread, columns.call_thread))
-    yield _mixed(operators, columns.op_kind, columns.op_start, columns.op_us, next(of_thread))
-    yield _mixed(names, columns.call_name, columns.call_start, columns.call_us, next(of_thread))
-    yield _mixed(names, columns.copy_name, columns.copy_start, columns.copy_us, columns.copy_device)
+    yield _hash_events(operators, columns.op_kind, columns.op_start, columns.op_us, next(of_thread))
+    yield _hash_events(names, columns.call_name, columns.call_start, columns.call_us, next(of_thread))
+    yield _hash_events(names, columns.copy_name, columns.copy_start, columns.copy_us, columns.copy_device)
 
 
-def _mixed(texts: _Words, index: Sequence[int], *values: Sequence[float] | _Words) -> _Words:
+def _hash_events(texts: _Words, index: Sequence[int], *values: Sequence[float] | _Words) -> _Words:
     """Return a hash for each event. ``index`` gives the place of the event's text in ``texts``, as hashes.
 
     Each value is mixed in by the finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number

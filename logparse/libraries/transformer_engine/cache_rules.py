@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from logparse.errors import InputError
-from logparse.libraries.hipblaslt.tuning_rules import takes
+from logparse.libraries.hipblaslt.tuning_rules import translate_to_hipblaslt
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
 from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table, with_key
@@ -197,7 +197,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     return [("header", first)]
 
 
-def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     data = bytes_of([agreed["header"], *(row.text for row in rows)])
     return [Emission("transformer_engine_cache.csv", data, Shell("export TE_HIPBLASLT_ALGO_LOAD={path}"))]
 
@@ -240,7 +240,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     merging=Merging(
         header=_header,
-        write=_merged,
+        write=_merge_rows,
         in_order=True,
         note="the rows have no times, so if several files have a row for one key, the first file's row is kept",
     ),
@@ -248,7 +248,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         word="transformer-engine",
         recognise=cache.FORMAT.recognise,
         read=records_of(FORMAT),
-        takes=takes,
+        takes=translate_to_hipblaslt,
         matched="TransformerEngine's rows do not state β, so a row is used for products with and without an addition",
     ),
 )

@@ -177,7 +177,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 # ------------------------------------------------------------------------------------------------------- the file
 
 
-def split(data: bytes) -> ResultsFile:
+def split_into_values(data: bytes) -> ResultsFile:
     """Split a TunableOp results file into lines and values, in the same way as PyTorch.
 
     Lines end only at LF.  Every comma separates two values.
@@ -194,7 +194,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Con
 
     If ``target`` states no PyTorch version, the version that wrote the file is assumed.
     """
-    file = split(data)
+    file = split_into_values(data)
     libraries = {row.solution.library for row in file.rows}
     own = {fact.name: fact.value.strip() for fact in validators.facts(file.validators, libraries)}
     context = Context(target if signature.torch_version(target) else {**own, **target})
@@ -284,14 +284,14 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
 
     Raises InputError if the file has no lines ``Validator,…``, which state them.
     """
-    found = split(data).validators
+    found = split_into_values(data).validators
     if not found:
         raise InputError("the file has no Validator lines, so it is unknown which PyTorch version wrote its rows")
     # The last pair holds the names of all validators, because PyTorch compares whole sets of them.
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
 
 
-def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
+def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
     # The validators come from the files themselves, so the set is complete.  With ``backend: CUDA``,
     # ``validators.lines`` does not require the validators of a ROCm build.
     facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
@@ -337,7 +337,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     writer=results.WRITER,
     list_writer=untuned.WRITER,
     keep_refusal=lambda own, emitted: None,
-    merging=Merging(header=_validator_pairs, write=_merged, per_device=True),
+    merging=Merging(header=_validator_pairs, write=_merge_rows, per_device=True),
     conversion=Conversion(
         word="tunableop",
         recognise=results.FORMAT.recognise,

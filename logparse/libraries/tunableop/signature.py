@@ -266,13 +266,13 @@ def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
 def refuse_untunable(facts: Mapping[str, str]) -> None:
     """Raise EmissionError if TunableOp on the target machine cannot choose any kernel other than PyTorch's default.
 
-    The error states the reason from :func:`untunable`.
+    The error states the reason from :func:`why_untunable`.
     """
-    if why := untunable(facts):
+    if why := why_untunable(facts):
         raise EmissionError(why)
 
 
-def untunable(facts: Mapping[str, str]) -> str | None:
+def why_untunable(facts: Mapping[str, str]) -> str | None:
     """Explain why TunableOp on the target machine can choose only PyTorch's default kernel. None if it has a choice.
 
     CUDA builds before PyTorch 2.14 offer only ``Default``.

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 
 from logparse.libraries.kinds.decimals import microseconds
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
-from logparse.libraries.kinds.line_prefixes import ranked
+from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.tunableop import results, signature, validators
 from logparse.libraries.tunableop.solutions import solution
@@ -321,7 +321,7 @@ FORMAT = BlockFormat(
     name="tunableop-verbose",
     about="PyTorch's verbose log of TunableOp: the time of every candidate",
     markers=_MARKERS,
-    begin=ranked(_MARKERS, _Reader),
+    begin=make_rank_readers(_MARKERS, _Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True, winners=True)),
     order="a line with a time states only its candidate's number, and the line before it names the candidate",
     seen="logs of PyTorch 2.3, 2.11 (CUDA) and TheRock (AMD's builds of ROCm); lines of other versions by source",

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from analyzers.actions import attention  # noqa: E402
 from analyzers.actions.action import Change  # noqa: E402
 from analyzers.actions.job import Job, Work  # noqa: E402
-from analyzers.actions.totals import result  # noqa: E402
+from analyzers.actions.totals import estimate_result  # noqa: E402
 from analyzers.evidence.tables import Settings  # noqa: E402
 from analyzers.recommend.verb import advise  # noqa: E402
 from analyzers.replay.replay import Options, replay  # noqa: E402
@@ -33,7 +33,7 @@ from logparse.libraries.pytorch.replay import BACKEND  # noqa: E402
 from logparse.libraries.torch_profiler.inputs import contiguous_strides  # noqa: E402
 from logparse.model import Operand, OperatorProblem  # noqa: E402
 from logparse.store import open_store  # noqa: E402
-from tests.analyzers.actions.test_loop import METHOD, traced  # noqa: E402
+from tests.analyzers.actions.test_loop import METHOD, write_trace  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 
 ACTIONS = {x.name: x for x in attention.ALL}
@@ -150,7 +150,7 @@ def test_the_calls_of_other_backends_change() -> None:
     assert change(other, known) is None
     text = flash.problem.text
     timed = {(text, "Default"): ("x", (4.0, 4.0)), (text, "torch:sdpa=cudnn"): ("x", (2.0, 2.0))}
-    found = result(ACTIONS["attention_cudnn"], known, timed)
+    found = estimate_result(ACTIONS["attention_cudnn"], known, timed)
     assert found is not None
     assert (found.now_us, found.then_us, found.measured_share) == (100.0, 95.0, 1.0)
 
@@ -205,7 +205,7 @@ class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
 def test_a_training_step_on_a_cpu(tmp_path: Path, torch_processes: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    traced(Net(), tmp_path / "before.json", importlib.import_module("action_runs").as_device)
+    write_trace(Net(), tmp_path / "before.json", importlib.import_module("action_runs").as_device)
     store = open_store(tmp_path / "store", create=True)
     ingest([str(tmp_path / "before.json")], store, run="before")
     report = replay(store, Options(devices=("cpu",), run="before", method=METHOD, only="actions"))

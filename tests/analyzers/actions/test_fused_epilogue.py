@@ -16,14 +16,14 @@ import pytest
 from analyzers.actions import fused_epilogue
 from analyzers.actions.action import ActionResult
 from analyzers.actions.job import job_of
-from analyzers.actions.totals import result, wanted
+from analyzers.actions.totals import estimate_result, list_kernels_to_time
 from analyzers.evidence.action_times import samples_of
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.findings import missed_fusion
 from analyzers.job.epilogues import Epilogue, epilogues
-from analyzers.replay.results import measured
+from analyzers.replay.results import make_measurement
 from logparse.ingest import ingest, record
 from logparse.model import DEFAULT, Fact, Problem, solution_from_text
 from logparse.store import Store
@@ -76,7 +76,7 @@ def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
 # ------------------------------------------------------------------------------------------------ what actions state
 
 
-def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
+def ingest_trace(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
     """Make a trace of two linear layers (20 µs each), and read it into the store (Parquet folder).
 
     * ``steps`` are operators after the first layer.
@@ -90,15 +90,15 @@ def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: boo
     ingest([str(folder / "t.json")], store, run="run")
 
 
-def timed(store: Store, problem: Problem, times: dict[str, list[float]]) -> None:
-    rows = [measured(problem, solution_from_text(x), samples, origin=ACTION) for x, samples in times.items()]
+def store_times(store: Store, problem: Problem, times: dict[str, list[float]]) -> None:
+    rows = [make_measurement(problem, solution_from_text(x), samples, origin=ACTION) for x, samples in times.items()]
     facts = [Fact(name, value) for name, value in (HERE | {"environment": "e"}).items()]
     record(store, [*facts, *rows], run="run", name="timed", format="replay")
 
 
-def stated(store: Store, action: Any) -> ActionResult | None:
+def estimate_saving(store: Store, action: Any) -> ActionResult | None:
     tables = tables_of(store)
-    return result(action, job_of(tables, Settings()), samples_of(tables, Settings()))
+    return estimate_result(action, job_of(tables, Settings()), samples_of(tables, Settings()))
 
 
 RELU = ("aten::relu", OUT)
@@ -111,15 +111,15 @@ WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 
 
 def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) -> None:
-    traced(store, tmp_path, [RELU])
+    ingest_trace(store, tmp_path, [RELU])
     tables = tables_of(store)
     problem = epilogues(tables)[0].fused
-    ((asked, solutions),) = wanted(tables, [fused_epilogue.EPILOGUE], SMALL)
+    ((asked, solutions),) = list_kernels_to_time(tables, [fused_epilogue.EPILOGUE], SMALL)
     assert (asked, solutions) == (problem, ("Default", "torch:fused"))
-    assert stated(store, fused_epilogue.EPILOGUE) is None, "nothing was timed"
+    assert estimate_saving(store, fused_epilogue.EPILOGUE) is None, "nothing was timed"
 
-    timed(store, problem, {"Default": [30.0, 30.3], "torch:fused": [20.0, 20.2]})
-    found = stated(store, fused_epilogue.EPILOGUE)
+    store_times(store, problem, {"Default": [30.0, 30.3], "torch:fused": [20.0, 20.2]})
+    found = estimate_saving(store, fused_epilogue.EPILOGUE)
     assert found is not None
     assert (found.now_us, found.then_us) == (50.0, pytest.approx(50.0 - 30.0 / 3)), "one of two calls, and its ReLU"
     assert found.pays
@@ -130,11 +130,11 @@ def test_a_tail_is_replayed_and_its_saving_stated(store: Store, tmp_path: Path) 
 
 
 def test_what_is_not_worth_it_is_no_finding(store: Store, tmp_path: Path) -> None:
-    traced(store, tmp_path, [RELU])
+    ingest_trace(store, tmp_path, [RELU])
     problem = epilogues(tables_of(store))[0].fused
-    timed(store, problem, {"Default": [30.0, 30.0], "torch:fused": [29.9, 30.1]})
+    store_times(store, problem, {"Default": [30.0, 30.0], "torch:fused": [29.9, 30.1]})
     assert missed_fusion.find(tables_of(store), SMALL) == []
-    found = stated(store, fused_epilogue.EPILOGUE)
+    found = estimate_saving(store, fused_epilogue.EPILOGUE)
     assert found is not None
     assert not found.pays
 
@@ -143,15 +143,15 @@ def test_what_is_not_worth_it_is_no_finding(store: Store, tmp_path: Path) -> Non
 def test_a_gelu_that_is_written_out_becomes_one_kernel_in_training_too(
     trains: bool, store: Store, tmp_path: Path
 ) -> None:
-    traced(store, tmp_path, WRITTEN, trains)
+    ingest_trace(store, tmp_path, WRITTEN, trains)
     tables = tables_of(store)
-    asked = [x for x, solutions in wanted(tables, [fused_epilogue.ONE_KERNEL], SMALL)]
+    asked = [x for x, solutions in list_kernels_to_time(tables, [fused_epilogue.ONE_KERNEL], SMALL)]
     labels = [f"aten::gelu {N}×{M} bfloat16", *([f"aten::gelu_backward {N}×{M} bfloat16"] if trains else [])]
     assert [x.label for x in asked] == labels
-    assert stated(store, fused_epilogue.ONE_KERNEL) is None, "nothing was timed"
+    assert estimate_saving(store, fused_epilogue.ONE_KERNEL) is None, "nothing was timed"
     for problem, samples in zip(asked, ([6.0, 6.2], [4.0, 4.2]), strict=False):
-        timed(store, problem, {"Default": samples})
-    found = stated(store, fused_epilogue.ONE_KERNEL)
+        store_times(store, problem, {"Default": samples})
+    found = estimate_saving(store, fused_epilogue.ONE_KERNEL)
     assert found is not None
     saved_us = 10.0 * len(WRITTEN) - 6.1 + (5.0 * len(GRADIENT) - 4.1 if trains else 0.0)
     assert found.saving_us == pytest.approx(saved_us), "the trace's kernels, less those that take their place"
@@ -176,7 +176,7 @@ def test_a_gelu_that_is_written_out_becomes_one_kernel_in_training_too(
 def test_what_can_be_fused(
     steps: list[tuple[Any, ...]], trains: bool, offered: set[str], store: Store, tmp_path: Path
 ) -> None:
-    traced(store, tmp_path, steps, trains)
+    ingest_trace(store, tmp_path, steps, trains)
     job = job_of(tables_of(store), Settings())
     assert job.trains is trains
     assert {x.name for x in fused_epilogue.ALL if x.application(job) is not None} == offered

@@ -45,7 +45,7 @@ class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.head(self.inner(torch.relu(self.norm(self.conv(x))).mean((2, 3))))
 
 
-def traced(model: Any, path: Path, as_device: Any) -> None:
+def write_trace(model: Any, path: Path, as_device: Any) -> None:
     images, labels = torch.randn(4, 3, 16, 16), torch.randint(0, OUTPUTS, (4,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
@@ -73,7 +73,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tup
         as_device = importlib.import_module("action_runs").as_device
     folder = tmp_path_factory.mktemp("loop")
     store = open_store(folder / "store", create=True)
-    traced(Net(), folder / "before.json", as_device)
+    write_trace(Net(), folder / "before.json", as_device)
     ingest([str(folder / "before.json")], store, run="before")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
@@ -121,7 +121,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no action 'tf32'"):
         apply.settings("tf32")
 
-    traced(model.train(), tmp_path / "after.json", as_device)
+    write_trace(model.train(), tmp_path / "after.json", as_device)
     ingest([str(tmp_path / "after.json")], store, run="after")
     proof = verify_actions(tables_of(store, "before"), tables_of(store, "after"), ["channels_last", "padded_output"])
     assert proof.unit == "step"

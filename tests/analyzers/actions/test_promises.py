@@ -19,7 +19,7 @@ from analyzers.actions import ACTIONS, ActionResult, channels_last, padded_outpu
 from analyzers.actions.action import Application, Part, with_job_interval
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
-from analyzers.actions.totals import factors_of, result
+from analyzers.actions.totals import estimate_result, factors_of
 from analyzers.evidence.statistics.intervals import median
 from logparse.model import DEFAULT, ConvProblem, Gain, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 from tests.analyzers.example import gemm
@@ -107,7 +107,7 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     known = job((CONV, 100.0), (add, 10.0), (slow, 20.0), total=200.0)
     taken = times((CONV, "Default", 50.0), (CONV, "torch:layout=NHWC,stored", 25.0), (add, "Default", 4.0),
                   (turned, "Default", 8.0))  # fmt: skip
-    found = result(channels_last.ACTION, known, taken)
+    found = estimate_result(channels_last.ACTION, known, taken)
     assert found is not None
     assert (found.now_us, found.then_us) == (200.0, pytest.approx(200.0 - 50.0 + 10.0))
     assert found.measured_share == pytest.approx(110 / 130)
@@ -121,16 +121,16 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert factors_of(found)[slow.text][:3] == pytest.approx((1.0, 1 - 50 / 110, 1 + 10 / 110))
     assert found.pays
     host = {(CONV.text, "Default"): ("x", (9.0, 8.0)), (CONV.text, "torch:layout=NHWC,stored"): ("x", (7.0, 5.5))}
-    aside = result(channels_last.ACTION, replace(known, steps=2.0), taken, host)
+    aside = estimate_result(channels_last.ACTION, replace(known, steps=2.0), taken, host)
     assert aside is not None
     assert [(x.of, x.host_us) for x in aside.parts if x.host_us] == [(CONV.text, -2.5)], "one call, undisturbed"
     assert factors_of(aside)[CONV.text].host_us == -1.25, "of a step"
     logged = replace(known, work=tuple(replace(x, us=None) for x in known.work), total_us=None, steps=2.0)
-    untraced = result(channels_last.ACTION, logged, taken, host)
+    untraced = estimate_result(channels_last.ACTION, logged, taken, host)
     assert untraced is not None
     assert untraced.host_us == 0, "no trace, no step"
-    assert result(channels_last.ACTION, known, {}) is None, "nothing is assumed"
-    assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
+    assert estimate_result(channels_last.ACTION, known, {}) is None, "nothing is assumed"
+    assert estimate_result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
 
 
 def test_printed_intervals_contain_the_measured_times() -> None:
@@ -223,9 +223,9 @@ def test_channels_last_promises_nothing_before_it_is_measured() -> None:
     """
     turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
     known = job((CONV, 10.0), (turn, 2.0))
-    assert result(channels_last.ACTION, known, {}) is None
+    assert estimate_result(channels_last.ACTION, known, {}) is None
     taken = times((CONV, "Default", 10.0), (CONV, "torch:layout=NHWC,stored", 5.0))
-    found = result(channels_last.ACTION, known, taken)
+    found = estimate_result(channels_last.ACTION, known, taken)
     assert found is not None
     assert found.then_us == pytest.approx(12.0 - 5.0 - 2.0)
 
@@ -297,7 +297,7 @@ def test_what_the_benchmark_owes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_of_several_gpus_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     pytest.importorskip("torch")
-    merged = importlib.import_module("actions").merged
+    merged = importlib.import_module("actions").merge_records
     one = {"device": "d", "steps": 3, "models": {"m": {"now_us": 100.0, "actions": [row("a", 80.0, 82.0)]}}}
     other = {"device": "d", "steps": 3, "models": {"n": {"now_us": 100.0, "actions": [row("a", 80.0, 90.0)]}}}
     both = merged([one, other])

@@ -25,7 +25,7 @@ from analyzers.compare.unit_time import SideBySide, UnitTime, unit_time
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.statistics.distributions import student_t_quantile
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.evidence.units import Units, units, weighed
+from analyzers.evidence.units import Units, scale_to_average_unit, units
 from analyzers.job.step.answer import Ceilings, StepAnswer
 from logparse.errors import InputError
 from logparse.model import DEFAULT, ConvProblem, Gain
@@ -133,10 +133,10 @@ def job(
             for name, value in values.items()
         ],
     )  # fmt: skip
-    return weighed(made)
+    return scale_to_average_unit(made)
 
 
-def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
+def verify_and_check(before: Tables, after: Tables, **more: object) -> ActionProof:
     found = verify_actions(before, after, ["cudnn_benchmark"], **more)  # type: ignore[arg-type]
     printed = lines(found)
     assert printed[0].startswith(f"{found.verdict}: ")
@@ -146,7 +146,7 @@ def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
     return found
 
 
-def stripped(found: ActionProof) -> list[str]:
+def unwrap_lines(found: ActionProof) -> list[str]:
     """Return the lines that ``verify`` prints, without indentation. Lines that were wrapped are joined again."""
     return [x.strip() for x in "\n".join(lines(found)).replace("\n    ", " ").split("\n")]
 
@@ -159,7 +159,7 @@ def test_a_gain_in_kernels_and_wall_time_is_verified() -> None:
     """A change is "verified" if both the kernels and the whole step became faster by as much as was promised."""
     # Here convolutions take 1 ms of the 2 ms of all kernels. The change promises to save a fifth of the 1 ms, and it
     # does save 0.2 ms.
-    found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
+    found = verify_and_check(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
     assert (found.unit, found.promised.then_us, found.measured) == ("step", 1800, Gain(2000, 1800))
     assert found.wall is not None
@@ -174,7 +174,7 @@ def test_shorter_waits_in_nccl_kernels_are_no_gain() -> None:
     # kernels account for 7.7 ms of the difference.
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
-    found = judged(before, after)
+    found = verify_and_check(before, after)
     assert found.verdict == "took effect, not faster"
     assert found.refuted
     assert found.measured.now_us + found.collectives_us[0] == pytest.approx(52100)
@@ -182,7 +182,7 @@ def test_shorter_waits_in_nccl_kernels_are_no_gain() -> None:
     assert times(found) == pytest.approx((30000, 29250, 28700))
     assert (
         "exposed communication changed by -7.7 ms (22.1 ms → 14.4 ms), "
-        "which the change does not explain" in stripped(found)
+        "which the change does not explain" in unwrap_lines(found)
     )
     assert not found.faster
 
@@ -229,7 +229,7 @@ def test_other_batch_sizes_are_no_gain() -> None:
     would show 1680 µs before and 864 µs after.
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
-    found = judged(before, after)
+    found = verify_and_check(before, after)
     assert times(found) == pytest.approx((720, 648, 648))
     assert found.wall is not None
     assert found.wall.now_us == pytest.approx(0.6 * 1000 + 0.3 * 1500 + 0.1 * 3000, rel=0.01)
@@ -243,20 +243,25 @@ def test_batch_sizes_that_one_run_lacks_are_left_out() -> None:
     # Batch 16 is missing. It takes 300 of the 1350 µs in the first run, so (1350 − 300) / 1350 = 78 % of the time can
     # be compared.
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
-    found = judged(before, after)
+    found = verify_and_check(before, after)
     assert found.share == pytest.approx(1050 / 1350, rel=0.01)
     assert (found.measured.now_us, found.measured.then_us) == pytest.approx(
         ((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90)
     )
     assert found.promised.then_us == pytest.approx(found.measured.then_us)
-    assert "kinds of steps that both runs have take 78 % of the time of before".replace(" %", "%") in stripped(found)
+    assert "kinds of steps that both runs have take 78 % of the time of before".replace(" %", "%") in unwrap_lines(
+        found
+    )
 
 
 def test_runs_that_do_other_units_are_another_workload() -> None:
     before = job("before", Kind(8, 100, 6, 1000, 1000, 0, steady(2500)))
-    assert judged(before, job("after", Kind(16, 100, 6, 800, 1000, 0, steady(2300)))).verdict == "another workload"
+    assert (
+        verify_and_check(before, job("after", Kind(16, 100, 6, 800, 1000, 0, steady(2300)))).verdict
+        == "another workload"
+    )
     mostly = job("before", Kind(8, 10, 6, 1000, 1000, 0, steady(2500)), Kind(4, 90, 6, 900, 900, 0, steady(2000)))
-    found = judged(mostly, simple("after", 800, steady(2300)))
+    found = verify_and_check(mostly, simple("after", 800, steady(2300)))
     assert (found.verdict, round(found.share, 2)) == ("another workload", 0.12)
 
 
@@ -266,38 +271,38 @@ def test_a_step_and_a_call_are_not_compared() -> None:
     Both are named after the sizes of their tensors, so a step and a call can have the same name.
     """
     call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
-    found = judged(simple("before", 1000, steady(2500)), call)
+    found = verify_and_check(simple("before", 1000, steady(2500)), call)
     assert (found.verdict, found.share) == ("another workload", 0)
-    assert not [x for x in stripped(found) if x.startswith("computation")], "nothing equal is there to compare"
+    assert not [x for x in unwrap_lines(found) if x.startswith("computation")], "nothing equal is there to compare"
 
 
 def test_kernels_that_stay_as_they_are_show_no_effect() -> None:
     before = simple("before", 1000, steady(2500))
-    assert judged(before, simple("after", 1001, steady(2500))).verdict == "had no effect"
-    assert judged(before, simple("after", 1001, [])).verdict == "had no effect", "their time alone shows it"
-    slower = judged(before, simple("after", 1300, []))
+    assert verify_and_check(before, simple("after", 1001, steady(2500))).verdict == "had no effect"
+    assert verify_and_check(before, simple("after", 1001, [])).verdict == "had no effect", "their time alone shows it"
+    slower = verify_and_check(before, simple("after", 1300, []))
     assert slower.verdict == "took effect, not faster"
 
 
 def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
-    found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0))
+    found = verify_and_check(simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0))
     assert found.verdict == "another workload"
     assert not found.refuted
     assert [x.name for x in found.unexplained] == ["aten::add"]
     assert (
         "kinds of kernels that changed far more than promised, for an unknown reason: aten::add 1 ms → 400 µs"
-        in stripped(found)
+        in unwrap_lines(found)
     )
-    same = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
+    same = verify_and_check(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
     assert same.verdict == "took effect, not faster"
-    beside = (timed("a", 2500, 2501, 2502), timed("b", 1700, 1701, 1702))
-    proven = judged(
+    beside = (make_units("a", 2500, 2501, 2502), make_units("b", 1700, 1701, 1702))
+    proven = verify_and_check(
         simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0), times=beside
     )
     assert (proven.verdict, proven.ok) == ("faster, not as promised", False), "by turns both did the same work"
     assert (
         "kinds of kernels that changed far more than promised, for an unknown reason: aten::add 1 ms → 400 µs"
-        in stripped(proven)
+        in unwrap_lines(proven)
     )
 
 
@@ -305,11 +310,11 @@ def test_a_gain_below_the_promise_does_not_pass() -> None:
     """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised"."""
     # The promise is 200 µs, but the gain is only 40 µs. The gain is real, because two equal runs differ by less than
     # that.
-    found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
+    found = verify_and_check(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
     assert not found.refuted, "the step is faster, so what was applied stays"
-    beside = (timed("a", 2500, 2501, 2502), timed("b", 2300, 2301, 2302))
-    found = judged(simple("before", 1000, steady(2500)), simple("after", 1000, steady(2500)), times=beside)
+    beside = (make_units("a", 2500, 2501, 2502), make_units("b", 2300, 2301, 2302))
+    found = verify_and_check(simple("before", 1000, steady(2500)), simple("after", 1000, steady(2500)), times=beside)
     assert found.verdict == "faster, not as promised", "kernels as they were, and a step that is faster all the same"
 
 
@@ -324,14 +329,16 @@ def test_gain_beyond_the_kernels_is_credited_to_the_host(wall_us: float) -> None
       alternation, the step gained only 3 ms.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(wall_us))
-    found = judged(before, after)
+    found = verify_and_check(before, after)
     assert found.verdict == "time unknown"
     assert not found.refuted
     said = (
         "the kernels do not explain this difference; the host or communication may differ between two starts of the job"
     )
-    assert said in stripped(found)
-    beside = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", wall_us, wall_us + 1, wall_us - 1)))
+    assert said in unwrap_lines(found)
+    beside = verify_and_check(
+        before, after, times=(make_units("a", 2500, 2501, 2502), make_units("b", wall_us, wall_us + 1, wall_us - 1))
+    )
     assert beside.verdict == ("verified" if wall_us < 2500 else "took effect, not faster"), "there the host is the same"
 
 
@@ -340,7 +347,7 @@ def times(found: ActionProof) -> tuple[float, float, float]:
     return found.measured.now_us, found.promised.then_us, found.measured.then_us
 
 
-def simulated(
+def make_step_answer(
     now_us: float, then_us: float, free_kernels_us: float, error: float = 0.05, launch_us: float = 4.0
 ) -> StepAnswer:
     ends = (then_us * (1 - error), then_us * (1 + error))
@@ -355,12 +362,12 @@ def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.Monkey
     # µs. The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the simulation predicts 180
     # µs, the verdict is "verified".
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
-    monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
-    found = judged(before, after)
+    monkeypatch.setattr(actions, "step_of", lambda *_: make_step_answer(2500, 2480, 2000, 0.01))
+    found = verify_and_check(before, after)
     assert found.verdict == "time unknown"
-    assert "promised for the wall time, by simulation: 20 µs [-4.8 µs, 44.8 µs]" in stripped(found)
-    monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2320, 2000, 0.01))
-    assert judged(before, after).verdict == "verified"
+    assert "promised for the wall time, by simulation: 20 µs [-4.8 µs, 44.8 µs]" in unwrap_lines(found)
+    monkeypatch.setattr(actions, "step_of", lambda *_: make_step_answer(2500, 2320, 2000, 0.01))
+    assert verify_and_check(before, after).verdict == "verified"
 
 
 @pytest.mark.parametrize(
@@ -386,17 +393,17 @@ def test_a_host_bound_step_is_not_made_faster_by_kernels(
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
-    gone = 0.1 * judged(before, before).launched[0]
-    monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2500, free_us, launch_us=fewer_us / gone))
-    found = judged(before, after, times=(timed("a", *before_us), timed("b", 2500, 2600, 2450)))
+    gone = 0.1 * verify_and_check(before, before).launched[0]
+    monkeypatch.setattr(actions, "step_of", lambda *_: make_step_answer(2500, 2500, free_us, launch_us=fewer_us / gone))
+    found = verify_and_check(before, after, times=(make_units("a", *before_us), make_units("b", 2500, 2600, 2450)))
     assert found.verdict == verdict
     limit = "the host is the limit: if kernels took no time, a step would take 2.49 ms, not 2.5 ms (simulated)"
-    assert (limit in stripped(found)) == (verdict == "took effect, not faster")
+    assert (limit in unwrap_lines(found)) == (verdict == "took effect, not faster")
     shares = {"host": 0.3, "kernels": 0.4, "data loading": 0.3 + 1e-9}
     assert replace(found, host_us=-101.0).limit == "", "a replay saw the host save 4 % and more"
-    loads = replace(found, step=replace(simulated(2500, 2500, 2490), limit="kernels", shares=shares))
+    loads = replace(found, step=replace(make_step_answer(2500, 2500, 2490), limit="kernels", shares=shares))
     assert loads.limit.startswith("data loading is the limit: if kernels took no time")
-    once = judged(before, simple("after", 800, steady(2400)))
+    once = verify_and_check(before, simple("after", 800, steady(2400)))
     assert (once.verdict == "time unknown") == (free_us == 2490), "a faster run at another time proves nothing else"
 
 
@@ -418,9 +425,11 @@ def test_unchanged_kernel_times_mean_no_effect(after_us: int, launched: float, v
     # 33 ms and vary by 8 %, so a shorter step proves nothing.
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
-    found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))
+    found = verify_and_check(
+        before, after, times=(make_units("a", 2500, 2900, 2600), make_units("b", 2500, 2600, 2450))
+    )
     assert found.verdict == verdict
-    said = [x for x in stripped(found) if x.startswith("the kernels and their launches gained at most")]
+    said = [x for x in unwrap_lines(found) if x.startswith("the kernels and their launches gained at most")]
     assert len(said) == (verdict != "time unknown")
     assert all(x.endswith(" µs, less than 4% of a step") for x in said)
 
@@ -439,35 +448,38 @@ def test_untimed_main_steps_give_time_unknown() -> None:
     # Here a server alternates between two kinds of steps: it reads prompts (prefill) and generates tokens (decode).
     # Only decoding steps were timed, because the first prefill came after the last timed step. They say nothing about
     # the time of a prefill.
-    untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
+    untimed = verify_and_check(prefill("before", 90_000, []), prefill("after", 72_000, []))
     assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
     timed_too = prefill("before", 90_000, steady(100_000)), prefill("after", 72_000, steady(82_000))
-    assert judged(*timed_too).verdict == "verified"
+    assert verify_and_check(*timed_too).verdict == "verified"
     turns = [{"float16[1, 3]": 1000.0} for _ in range(20)]
-    assert judged(*timed_too, times=SideBySide(((turns, turns),) * 2)).verdict == "verified", "by the traced runs"
+    assert verify_and_check(*timed_too, times=SideBySide(((turns, turns),) * 2)).verdict == "verified", (
+        "by the traced runs"
+    )
 
 
 def test_fewer_launches_without_a_time_are_no_proof_of_no_effect() -> None:
     before, after = simple("before", 1000, steady(2500)), simple("after", 995, [])
-    assert judged(before, after).verdict == "had no effect"
+    assert verify_and_check(before, after).verdict == "had no effect"
     fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.7))
-    assert judged(before, fewer).verdict == "time unknown"
+    assert verify_and_check(before, fewer).verdict == "time unknown"
 
 
 @pytest.mark.parametrize("untimed", ["before", "after"])
 def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str) -> None:
     walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
-    found = judged(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
+    found = verify_and_check(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
     assert (found.verdict, found.wall) == ("time unknown", None)
-    assert f"{untimed}: too few steps were timed without the profiler" in stripped(found)
+    assert f"{untimed}: too few steps were timed without the profiler" in unwrap_lines(found)
 
 
 def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
     early = job("after", Kind(8, 4, 0, 800, 1000, 0, [9000, 3000, 2400, 2300]), more={"units": {"unit_tracing": ""}})
-    found = judged(simple("before", 1000, steady(2500)), early)
+    found = verify_and_check(simple("before", 1000, steady(2500)), early)
     assert found.verdict == "time unknown"
-    assert "after has no trace with GPU kernels: the job ended before the times of its steps became steady" in stripped(
-        found
+    assert (
+        "after has no trace with GPU kernels: the job ended before the times of its steps became steady"
+        in unwrap_lines(found)
     )
 
 
@@ -491,16 +503,16 @@ def test_ranks_that_cannot_be_compared_have_a_sentence() -> None:
     alike = {"unit:float16[8, 3]": json.dumps({"count": 100, "traced": 6, "us": steady(2500)})}
     fewer = {"unit:float16[8, 3]": json.dumps({"count": 50, "traced": 6, "us": steady(2500)})}
     before = ranks("before", 1.0, alike)
-    assert judged(before, ranks("after", 0.8, alike)).doubts == ()
-    dead = judged(before, ranks("after", 0.8, alike, alive=False))
+    assert verify_and_check(before, ranks("after", 0.8, alike)).doubts == ()
+    dead = verify_and_check(before, ranks("after", 0.8, alike, alive=False))
     assert (dead.verdict, dead.doubts) == ("time unknown", ("rank 1 of after wrote no trace: did the process die?",))
-    unlike = judged(before, ranks("after", 0.8, fewer))
+    unlike = verify_and_check(before, ranks("after", 0.8, fewer))
     assert unlike.verdict == "time unknown"
     assert unlike.doubts == ("the ranks of after do different work (50 of step, 100 of step …)",)
-    both = judged(ranks("before", 1.0, alike, alive=False), ranks("after", 0.8, alike, alive=False))
+    both = verify_and_check(ranks("before", 1.0, alike, alive=False), ranks("after", 0.8, alike, alive=False))
     assert both.doubts == ()
     killed = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"rank": 0, "ranks": 2}})
-    assert judged(before, killed).doubts == ("rank 1 of after wrote no units: did the process die?",)
+    assert verify_and_check(before, killed).doubts == ("rank 1 of after wrote no units: did the process die?",)
 
 
 def test_an_action_that_nothing_was_promised_for_is_an_error() -> None:
@@ -511,7 +523,7 @@ def test_an_action_that_nothing_was_promised_for_is_an_error() -> None:
         verify_actions(before, before, ["tf32"])
 
 
-def timed(run: str, *walls: float) -> list[Units]:
+def make_units(run: str, *walls: float) -> list[Units]:
     return [x for us in walls if (x := units(simple(run, 1000, [us] * 40))) is not None]
 
 
@@ -519,12 +531,12 @@ def test_alternating_runs_have_students_interval() -> None:
     """The time after a change gets the interval of Student's t-test, from three runs before and three after it."""
     # The runs take 100, 101, 102 µs before and 97, 98, 99 µs after the change. The averages are 101 and 98 µs, each
     # with a variance of 1/3. So there are 4 degrees of freedom, and the interval is 98 ± t · √(1/3 + 1/3).
-    found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
+    found = unit_time(make_units("a", 100, 101, 102), make_units("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
     kinds = ("float16[8, 3]",)
     assert found == UnitTime(101, 98, pytest.approx(98 - off), pytest.approx(98 + off), runs=3, kinds=kinds)
     assert found.faster
-    unsure = unit_time(timed("a", 100, 101, 110), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
+    unsure = unit_time(make_units("a", 100, 101, 110), make_units("b", 97, 98, 99), {"float16[8, 3]": 100})
     assert unsure is not None
     assert not unsure.faster
 
@@ -618,7 +630,9 @@ def test_the_interval_of_a_drifting_run_comes_from_blocks() -> None:
 
 def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
-    found = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", 2500, 2501, 2502)))
+    found = verify_and_check(
+        before, after, times=(make_units("a", 2500, 2501, 2502), make_units("b", 2500, 2501, 2502))
+    )
     assert found.verdict == "took effect, not faster"
     assert found.wall is not None
     assert found.wall.runs == 3
@@ -631,7 +645,9 @@ def test_an_interval_with_zero_and_a_large_gain_decides_nothing(conv_us: float) 
     # interval of the gain was [-29.6, 21.2] ms for a step of 65 ms.
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
-    found = judged(before, others, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
+    found = verify_and_check(
+        before, others, times=(make_units("a", 2500, 2900, 2600), make_units("b", 2600, 2400, 2800))
+    )
     assert found.verdict == "time unknown"
     assert not found.refuted, "so what was applied stays"
     assert any("too uncertain to decide" in x for x in lines(found))
@@ -639,12 +655,12 @@ def test_an_interval_with_zero_and_a_large_gain_decides_nothing(conv_us: float) 
 
 def test_where_the_same_kernels_ran_there_was_no_effect_whatever_the_wall_time() -> None:
     before, after = (simple(run, 1000, steady(2500), talk_us=300) for run in ("before", "after"))
-    times = (timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800))
-    found = judged(before, after, times=times)
+    times = (make_units("a", 2500, 2900, 2600), make_units("b", 2600, 2400, 2800))
+    found = verify_and_check(before, after, times=times)
     assert found.verdict == "had no effect"
     assert any("the same kernels ran as before: the change affected no call of the job" in x for x in lines(found))
     fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
-    assert not judged(before, fewer, times=times).same, "some of its calls are not made any more"
+    assert not verify_and_check(before, fewer, times=times).same, "some of its calls are not made any more"
 
 
 def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() -> None:
@@ -655,7 +671,7 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
         for name, value in (("unit", "optimizer"), ("unit_alone", "1"), ("unit:float16[8, 3]", alone))
     ]
     more = replace(before, facts=pd.concat([before.facts, pd.DataFrame(rows)], ignore_index=True))
-    found = judged(more, after)
+    found = verify_and_check(more, after)
     assert found.wall is not None
     assert found.wall.now_us == pytest.approx(2500, rel=0.01)
 
@@ -673,15 +689,17 @@ def test_gains_of_changes_and_override_files_are_added() -> None:
     now = setting.now_us
     named = replace(setting.action, name="overrides", kind="files")
     files = replace(setting, action=named, then_us=0.9 * now, low_us=0.9 * now, high_us=0.9 * now, parts=())
-    found = judged(before, after, files=files)
+    found = verify_and_check(before, after, files=files)
     assert found.actions == ("cudnn_benchmark", "overrides")
     assert (found.promised.then_us, found.measured.then_us, found.verdict) == (pytest.approx(1600), 1600, "verified")
-    both = judged(before, after, files=replace(files, parts=setting.parts))
+    both = verify_and_check(before, after, files=replace(files, parts=setting.parts))
     assert both.promised.then_us == pytest.approx(1800)
     assert both.promised.ends_us[0] < 1600
 
 
-def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
+def make_marked_run(
+    run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object
+) -> Tables:
     """Return made-up data of a job whose processes recorded which changes they applied to themselves.
 
     * ``asked`` are the names of the changes that they were told to apply.
@@ -695,8 +713,8 @@ APPLIED = {"applied:cudnn_benchmark": '{"setting": true}'}
 
 
 def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
-    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
-    assert judged(simple("before", 1000, steady(2500)), after).verdict == "verified"
+    after = make_marked_run("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
+    assert verify_and_check(simple("before", 1000, steady(2500)), after).verdict == "verified"
 
 
 def test_a_change_that_no_process_reported_has_no_verdict() -> None:
@@ -704,27 +722,31 @@ def test_a_change_that_no_process_reported_has_no_verdict() -> None:
 
     Here the job ran without the change. The step was only faster because the machine was quieter.
     """
-    found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
+    found = verify_and_check(
+        simple("before", 1000, steady(2500)), make_marked_run("after", 800, steady(2300), asked=["cudnn_benchmark"])
+    )
     assert found.verdict == "time unknown"
-    assert "after did not report that it applied cudnn_benchmark, so it ran without cudnn_benchmark" in stripped(found)
+    assert "after did not report that it applied cudnn_benchmark, so it ran without cudnn_benchmark" in unwrap_lines(
+        found
+    )
 
 
 def test_equal_kernels_without_a_report_are_no_gain() -> None:
     """If nothing shows that the program applied a change, a faster step is not attributed to the change."""
     # No process of the job has reported that it applied the change, and the same kernels ran as before. logparse was
     # not asked to apply the change itself.
-    before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
-    found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))
+    before, after = simple("before", 1000, steady(2500)), make_marked_run("after", 985, steady(2300))
+    found = verify_and_check(before, after, times=([units(before)] * 3, [units(after)] * 3))
     assert found.same
     assert found.verdict == "time unknown"
     said = "no process of after reported that it applied cudnn_benchmark, and the same kernels ran"
-    assert said in stripped(found)
-    in_force = marked("after", 985, steady(2300), job_settings="cudnn_benchmark")
+    assert said in unwrap_lines(found)
+    in_force = make_marked_run("after", 985, steady(2300), job_settings="cudnn_benchmark")
     assert "unit" not in in_force.facts["name"].tolist()[-1]
     known = replace(in_force, facts=in_force.facts.replace({"source_id": {"marks": "units"}}))
-    assert judged(before, known, times=([units(before)] * 3, [units(after)] * 3)).verdict != "time unknown"
+    assert verify_and_check(before, known, times=([units(before)] * 3, [units(after)] * 3)).verdict != "time unknown"
     older = simple("after", 985, steady(2300))
-    assert judged(before, older, times=([units(before)] * 3, [units(older)] * 3)).verdict != "time unknown"
+    assert verify_and_check(before, older, times=([units(before)] * 3, [units(older)] * 3)).verdict != "time unknown"
 
 
 def at_end(word: str, **more: str) -> dict[str, str]:
@@ -738,38 +760,38 @@ def test_a_change_that_was_lost_has_no_verdict(settings: str) -> None:
     This also holds if the change was still in force when the job's settings were recorded (``settings``).
     """
     lost = at_end("lost", undone="torch.backends.cudnn.benchmark")
-    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **lost)
-    seen = marked("after", 800, steady(2300), job_settings=settings, **lost)
+    after = make_marked_run("after", 800, steady(2300), asked=["cudnn_benchmark"], **lost)
+    seen = make_marked_run("after", 800, steady(2300), job_settings=settings, **lost)
     for run in (after, replace(seen, facts=seen.facts.replace({"source_id": {"marks": "units"}}))):
-        found = judged(simple("before", 1000, steady(2500)), run)
+        found = verify_and_check(simple("before", 1000, steady(2500)), run)
         assert (found.verdict, found.wall) == ("time unknown", None)
-        assert stripped(found)[0] == "time unknown: cudnn_benchmark was not in force until the end of after"
+        assert unwrap_lines(found)[0] == "time unknown: cudnn_benchmark was not in force until the end of after"
         why = (
             "cudnn_benchmark was set, but it was not in force any more when after ended: the job itself, or a library "
             "that it uses, sets torch.backends.cudnn.benchmark; remove that line, or call "
             "`apply.settings('cudnn_benchmark')` after it"
         )
-        assert why in stripped(found)
-        assert not any("report" in line or "gained" in line for line in stripped(found))
+        assert why in unwrap_lines(found)
+        assert not any("report" in line or "gained" in line for line in unwrap_lines(found))
 
 
 def test_a_run_that_lost_a_change_is_a_run_without_it() -> None:
     lost = at_end("lost", undone="torch.backends.cudnn.benchmark")
-    before = marked("before", 1000, steady(2500), **lost)
-    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **at_end("in force"))
-    assert judged(before, after).verdict == "verified"
+    before = make_marked_run("before", 1000, steady(2500), **lost)
+    after = make_marked_run("after", 800, steady(2300), asked=["cudnn_benchmark"], **at_end("in force"))
+    assert verify_and_check(before, after).verdict == "verified"
 
 
 def test_a_change_whose_end_is_unknown_is_judged_and_told() -> None:
-    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **at_end("unknown"))
-    found = judged(simple("before", 1000, steady(2500)), after)
+    after = make_marked_run("after", 800, steady(2300), asked=["cudnn_benchmark"], **at_end("unknown"))
+    found = verify_and_check(simple("before", 1000, steady(2500)), after)
     assert found.verdict == "verified"
-    assert "no process of after reported at its end whether cudnn_benchmark was still in force" in stripped(found)
+    assert "no process of after reported at its end whether cudnn_benchmark was still in force" in unwrap_lines(found)
 
 
 def test_a_job_that_applied_it_before_is_compared_with_itself() -> None:
-    before = marked("before", 1000, steady(2500), **APPLIED)
-    after = marked("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
-    found = judged(before, after)
+    before = make_marked_run("before", 1000, steady(2500), **APPLIED)
+    after = make_marked_run("after", 800, steady(2300), asked=["cudnn_benchmark"], **APPLIED)
+    found = verify_and_check(before, after)
     assert found.verdict == "time unknown"
-    assert "before also ran with cudnn_benchmark, so the job is compared with itself" in stripped(found)
+    assert "before also ran with cudnn_benchmark, so the job is compared with itself" in unwrap_lines(found)

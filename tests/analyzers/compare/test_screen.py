@@ -84,13 +84,13 @@ CASES: Mapping[str, Callable[[], Answer]] = {
 }
 
 
-def printed(case: str) -> list[str]:
+def print_case(case: str) -> list[str]:
     return [str(x) for x in CASES[case]().text]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_default_output(case: str, golden: Goldens) -> None:
-    lines = printed(case)
+    lines = print_case(case)
     assert lines[0].startswith("verify: ")
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= COLUMNS

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from analyzers.compare.candidates import candidates
-from analyzers.compare.verify import SIGNS, in_run, promises, same_solution, verify
+from analyzers.compare.verify import SIGNS, find_promised_savings, in_run, same_solution, verify
 from analyzers.compare.verify import lines as verify_lines
 from analyzers.compare.verify import rows as verify_rows
 from analyzers.evidence.tables import Tables
@@ -329,7 +329,7 @@ def test_promised_gains_are_per_call() -> None:
     # The prediction may come from another execution of the job, with another number of calls. So the gain of all calls
     # would not be comparable.
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
-    assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
+    assert find_promised_savings(pd.DataFrame(columns)) == {ONE.text: 25.0}
 
 
 def test_lint_renderings() -> None:

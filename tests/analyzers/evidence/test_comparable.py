@@ -10,9 +10,9 @@ import pytest
 from analyzers.evidence import comparable, expected_times, make_expected_times
 from analyzers.evidence.comparable import ELSEWHERE, BestTimes, best_rows, best_times, device_name, lone_times
 from analyzers.evidence.expected_times import SHIPPED, shipped
-from analyzers.evidence.families import sized
+from analyzers.evidence.families import parse_sizes
 from analyzers.evidence.joins import facts_of
-from analyzers.evidence.make_expected_times import best_of_files, holding, thinned, write
+from analyzers.evidence.make_expected_times import best_of_files, keep_predictable, thin_out_times, write
 from tests.analyzers.build import facts, measurement, tables
 from tests.analyzers.example import W
 from tests.analyzers.findings.test_slower_than_comparable import best, half, us
@@ -152,9 +152,9 @@ def test_unneeded_convolution_times_are_not_parsed(monkeypatch: pytest.MonkeyPat
 
     def recorded(texts: list[str]) -> object:
         parsed.extend(texts)
-        return sized(texts)
+        return parse_sizes(texts)
 
-    monkeypatch.setattr(comparable, "sized", recorded)
+    monkeypatch.setattr(comparable, "parse_sizes", recorded)
     both = pd.concat([rows(), rows().assign(problem=W.text)], ignore_index=True)
     known = BestTimes(DEVICE, both.iloc[:0], both)
     known.expect([half(900, 900, 900).text])
@@ -177,11 +177,11 @@ def test_neighbours_have_their_own_time_and_one_scaled_to_the_size() -> None:
 
 
 def test_thinning_keeps_every_group_of_sizes() -> None:
-    kept = thinned(rows(), 60)
+    kept = thin_out_times(rows(), 60)
     assert len(kept) == 60
     assert set(kept["problem"]) <= set(rows()["problem"])
-    assert len(thinned(rows(), 1000)) == len(rows())
-    assert len(thinned(rows().iloc[:0], 10)) == 0
+    assert len(thin_out_times(rows(), 1000)) == len(rows())
+    assert len(thin_out_times(rows().iloc[:0], 10)) == 0
 
 
 def test_groups_with_wrong_estimates_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +198,7 @@ def test_groups_with_wrong_estimates_are_left_out(capsys: pytest.CaptureFixture[
     texts = [x.text.replace("f16_r", "f32_r") for x in two]
     times = [us(x.m or 0, x.n or 0, 512) for x in two]
     few = pd.DataFrame({"device": DEVICE, "problem": texts, "time_us": times, "source": "own"})
-    kept = holding(pd.concat([rows(), bf16, few], ignore_index=True), DEVICE)
+    kept = keep_predictable(pd.concat([rows(), bf16, few], ignore_index=True), DEVICE)
     assert sorted(kept["problem"]) == sorted(rows()["problem"])
     said = capsys.readouterr().out
     assert "TN f16_r: 125 problems kept" in said
@@ -256,6 +256,6 @@ def test_shipped_times_are_parsed_once_in_a_process(monkeypatch: pytest.MonkeyPa
     assert table is not None
     one, two = (BestTimes(DEVICE, table.iloc[:0], table) for _ in range(2))
     expected, parsed = one.families("conv").keys(), list[str]()
-    monkeypatch.setattr(comparable, "sized", lambda texts: [parsed.extend(texts), *sized(texts)][1:])
+    monkeypatch.setattr(comparable, "parse_sizes", lambda texts: [parsed.extend(texts), *parse_sizes(texts)][1:])
     assert two.families("conv").keys() == expected
     assert parsed == []

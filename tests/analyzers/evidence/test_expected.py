@@ -9,7 +9,7 @@ from analyzers.evidence.expected import (
     ENOUGH,
     NEIGHBOURS,
     Comparable,
-    _smallest,
+    _find_smallest_in_rows,
     _smallest_single,
     base_time_us,
     distinct_codes,
@@ -164,8 +164,8 @@ def test_the_smallest_by_keys_are_the_smallest(width: int) -> None:
     far = np.random.default_rng(width).uniform(0, 300, (50, width)).astype(np.float32)
     far[:, 0], far[3], far[4, : width // 2] = 0.0, np.inf, np.inf
     columns, values = _smallest_single(far, NEIGHBOURS)
-    assert np.array_equal(columns, _smallest(far.astype(np.float64))[0])
-    assert np.array_equal(values, _smallest(far.astype(np.float64))[1])
+    assert np.array_equal(columns, _find_smallest_in_rows(far.astype(np.float64))[0])
+    assert np.array_equal(values, _find_smallest_in_rows(far.astype(np.float64))[1])
     first = list(range(min(width, NEIGHBOURS)))
     equal = _smallest_single(np.ones((1, width), dtype=np.float32), NEIGHBOURS)[0][0]
     assert equal.tolist()[: len(first)] == first, "the first of equal values"

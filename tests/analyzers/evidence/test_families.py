@@ -7,7 +7,7 @@ import pytest
 
 from analyzers.evidence import families
 from analyzers.evidence.expected import LAUNCH_US
-from analyzers.evidence.families import sized
+from analyzers.evidence.families import parse_sizes
 from logparse.devices import device_of
 from logparse.model import ConvProblem, GemmProblem, problem_from_text
 from logparse.store import Store
@@ -16,7 +16,7 @@ from tests.analyzers.ingested import product
 
 
 def family(problem: GemmProblem | ConvProblem) -> str | None:
-    found = [name for kind in sized([problem.text]) for name, _ in kind.by_family()]
+    found = [name for kind in parse_sizes([problem.text]) for name, _ in kind.by_family()]
     return found[0] if found else None
 
 
@@ -66,21 +66,21 @@ def test_families_of_convolutions(change: dict[str, object], name: str | None) -
 
 def test_operators_and_groups_of_products_have_no_family() -> None:
     grouped = "grouped trans=T,N mnk=?,?,?"
-    assert sized(["operator aten::add_ float(2|1)", grouped, product(1, 1, 1).text])[0].rows.tolist() == [2]
-    assert sized([]) == ()
+    assert parse_sizes(["operator aten::add_ float(2|1)", grouped, product(1, 1, 1).text])[0].rows.tolist() == [2]
+    assert parse_sizes([]) == ()
 
 
 def test_texts_parsed_in_chunks_are_the_texts_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [product(x, 3, 5).text for x in range(1, 6)] + ["operator x", W.text]
     texts += [product(7, 3, 5, trans_a="N", lda=7).text, "", replace(W, n=3, direction="F").text]
-    whole = sized(texts)
+    whole = parse_sizes(texts)
     monkeypatch.setattr(families, "_CHUNK", 3)
-    for one, other in zip(whole, sized(texts), strict=True):
+    for one, other in zip(whole, parse_sizes(texts), strict=True):
         assert one.rows.tolist() == other.rows.tolist()
         assert [one.kinds[i] for i in one.kind] == [other.kinds[i] for i in other.kind]
         for name in ("at", "flops", "bytes"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
-    assert sized([]) == ()
+    assert parse_sizes([]) == ()
 
 
 def test_flops_and_bytes_of_tables_equal_those_of_single_products(samples: Store) -> None:
@@ -90,7 +90,7 @@ def test_flops_and_bytes_of_tables_equal_those_of_single_products(samples: Store
     """
     texts = [*samples.frames(None)["gemm_problems"]["problem"], *samples.frames(None)["conv_problems"]["problem"]]
     seen = 0
-    for kind in sized(texts):
+    for kind in parse_sizes(texts):
         for i, row in enumerate(kind.rows):
             problem = problem_from_text(texts[row])
             assert isinstance(problem, GemmProblem | ConvProblem)
@@ -104,7 +104,7 @@ def test_flops_and_bytes_of_tables_equal_those_of_single_products(samples: Store
 
 def test_base_time_of_a_known_and_of_an_unknown_device() -> None:
     problem = product(4096, 512, 1024)
-    [kind] = sized([problem.text])
+    [kind] = parse_sizes([problem.text])
     sheet = device_of({"arch": "gfx942", "cu_count": "304"})
     assert sheet is not None
     assert problem.flops is not None

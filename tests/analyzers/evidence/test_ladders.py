@@ -16,7 +16,7 @@ from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.overrides.lint import inspect
 from analyzers.recommend import screen
-from analyzers.recommend.override_files import emissions
+from analyzers.recommend.override_files import make_files
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.replay.plan import plan
 from analyzers.replay.replay import Options
@@ -25,7 +25,7 @@ from logparse.libraries.hipblaslt.tuning_file import WRITER
 from logparse.model import GemmProblem, Problem
 from logparse.store import Store
 from tests.analyzers.example import W
-from tests.analyzers.ingested import HERE, bench, product, read, replayed
+from tests.analyzers.ingested import HERE, bench, product, read, store_race_times
 
 TARGET = HERE | {"hipblaslt_revision": "4d62e135", "hipblaslt_version": "100202"}
 PICK, BEST, OTHER = "hipblaslt:5", "hipblaslt:7", "hipblaslt:9"
@@ -37,8 +37,8 @@ def calls(store: Store, folder: Path, *sizes: int) -> None:
     read(store, folder, {"job.log": "".join(bench(4096, n, 1024, count=10) for n in sizes)})
 
 
-def raced(store: Store, n: int, times: Mapping[str, float], winner: str | None) -> None:
-    replayed(store, product(4096, n, 1024), times, winner, pick=PICK, facts=TARGET)
+def store_race(store: Store, n: int, times: Mapping[str, float], winner: str | None) -> None:
+    store_race_times(store, product(4096, n, 1024), times, winner, pick=PICK, facts=TARGET)
 
 
 def found_of(store: Store, settings: Settings = STEP) -> Recommendation:
@@ -50,7 +50,7 @@ def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int,
 
     The file is written for the given recommendation, and then read as hipBLASLt would read it.
     """
-    made = emissions(found, TARGET, [WRITER], settings)
+    made = make_files(found, TARGET, [WRITER], settings)
     data = next((x.data for x in made.files if x.name == "hipblaslt_tuning.txt"), b"")
     file = inspect("t.txt", data, TARGET)
     assert file.ok
@@ -62,7 +62,7 @@ def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int,
 def test_the_sizes_between_get_the_solution_of_an_end(store: Store, tmp_path: Path) -> None:
     calls(store, tmp_path, 512, 1024)
     for n in (512, 1024):
-        raced(store, n, {PICK: 50.0, BEST: 40.0, OTHER: 45.0}, BEST)
+        store_race(store, n, {PICK: 50.0, BEST: 40.0, OTHER: 45.0}, BEST)
     (rung,) = found_of(store).ladder
     assert (list(rung.sizes), rung.middle.n, rung.why) == (
         [640, 768, 896],
@@ -74,14 +74,14 @@ def test_the_sizes_between_get_the_solution_of_an_end(store: Store, tmp_path: Pa
     assert "ladder   0 rows on 0 of 1 rungs: see the report" in lines
     assert "ladder   logparse replay --store s --run run --backend hipblaslt --ladder 128" in lines
 
-    raced(store, 768, {PICK: 50.0, BEST: 40.8, OTHER: 40.0}, None)
+    store_race(store, 768, {PICK: 50.0, BEST: 40.8, OTHER: 40.0}, None)
     found = found_of(store)
     (rung,) = found.ladder
     assert rung.regrets == pytest.approx((0.0, 0.02, 0.0))
     assert sizes_written(found) == {512: BEST, 640: BEST, 768: BEST, 896: BEST, 1024: BEST}
     costs = "0.0% at 512, 2.0% at 768, 0.0% at 1,024; 3 rows"
     assert f"n = 1,024: hipblaslt:7 regret (time lost against the best solution) {costs}" in rung.line
-    assert rung.line in emissions(found, TARGET, [WRITER], STEP).notes
+    assert rung.line in make_files(found, TARGET, [WRITER], STEP).notes
     assert not any("replay" in x for x in screen.screen(found, screen.Written(tmp_path)) if x.startswith("ladder"))
     assert sizes_written(found_of(store, Settings())).keys() == {512, 1024}, "only where it is asked for"
     few = Settings(ladder=128, max_rows=3)
@@ -105,9 +105,9 @@ def test_a_rung_that_costs_too_much_is_not_written(
     middle: Mapping[str, float], high: Mapping[str, float], why: str, store: Store, tmp_path: Path
 ) -> None:
     calls(store, tmp_path, 512, 1024)
-    raced(store, 512, {PICK: 50.0, BEST: 40.0}, BEST)
-    raced(store, 768, middle, None)
-    raced(store, 1024, high, None)
+    store_race(store, 512, {PICK: 50.0, BEST: 40.0}, BEST)
+    store_race(store, 768, middle, None)
+    store_race(store, 1024, high, None)
     found = found_of(store)
     assert [x.why for x in found.ladder] == [why]
     assert sizes_written(found) == {512: BEST}
@@ -115,26 +115,26 @@ def test_a_rung_that_costs_too_much_is_not_written(
 
 def test_of_two_winners_the_one_that_costs_less_serves(store: Store, tmp_path: Path) -> None:
     calls(store, tmp_path, 512, 1024)
-    raced(store, 512, {PICK: 50.0, BEST: 40.0, OTHER: 40.4}, BEST)
-    raced(store, 768, {PICK: 50.0, BEST: 41.0, OTHER: 40.0}, None)
-    raced(store, 1024, {PICK: 50.0, BEST: 44.0, OTHER: 40.0}, OTHER)
+    store_race(store, 512, {PICK: 50.0, BEST: 40.0, OTHER: 40.4}, BEST)
+    store_race(store, 768, {PICK: 50.0, BEST: 41.0, OTHER: 40.0}, None)
+    store_race(store, 1024, {PICK: 50.0, BEST: 44.0, OTHER: 40.0}, OTHER)
     assert sizes_written(found_of(store)) == {512: BEST, **dict.fromkeys((640, 768, 896, 1024), OTHER)}
 
 
 def test_an_override_of_a_size_between_stays(store: Store, tmp_path: Path) -> None:
     calls(store, tmp_path, 512, 1024)
     for n, winner in ((512, BEST), (768, OTHER), (1024, BEST)):
-        raced(store, n, {PICK: 50.0, BEST: 40.0, OTHER: 39.8 if winner == OTHER else 41.0}, winner)
+        store_race(store, n, {PICK: 50.0, BEST: 40.0, OTHER: 39.8 if winner == OTHER else 41.0}, winner)
     assert sizes_written(found_of(store)) == {512: BEST, 640: BEST, 768: OTHER, 896: BEST, 1024: BEST}
 
 
 def test_times_of_another_build_judge_no_override(store: Store, tmp_path: Path) -> None:
     calls(store, tmp_path, 512, 1024)
     for n in (512, 768, 1024):
-        raced(store, n, {PICK: 50.0, BEST: 40.0}, BEST if n != 768 else None)
+        store_race(store, n, {PICK: 50.0, BEST: 40.0}, BEST if n != 768 else None)
     mine = found_of(store).overrides
     other = [replace(x, target=TARGET | {"hipblaslt_revision": "other"}) for x in mine]
-    assert [len(ladders.judged(tables_of(store), STEP, 128, x)) for x in (mine, other)] == [1, 0]
+    assert [len(ladders.choose_rungs(tables_of(store), STEP, 128, x)) for x in (mine, other)] == [1, 0]
 
 
 def test_a_rung_lies_between_calls_that_are_alike_in_all_else() -> None:
@@ -152,7 +152,7 @@ def test_a_replay_times_the_middles_last(store: Store, tmp_path: Path) -> None:
     calls(store, tmp_path, 512, 1024)
     planned = [x.problem for x in plan(tables_of(store), Settings(), ladder=128)]
     assert [x.n for x in planned if isinstance(x, GemmProblem)] == [1024, 512, 768]
-    raced(store, 768, {PICK: 50.0}, None)
+    store_race(store, 768, {PICK: 50.0}, None)
     assert len(plan(tables_of(store), Settings(), ladder=128)) == 3, "a middle is no end"
     assert len(plan(tables_of(store), Settings(), ladder=128, top=1)) == 1
     with pytest.raises(UsageError, match="--backend hipblaslt"):

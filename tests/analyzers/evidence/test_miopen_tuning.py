@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from analyzers.evidence.joins import facts_by_source
-from analyzers.evidence.miopen_tuning import completed
+from analyzers.evidence.miopen_tuning import complete_overrides
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.recommend.override_files import emissions, targets
+from analyzers.recommend.override_files import make_files, targets
 from analyzers.recommend.ranking import recommend
 from logparse.libraries.miopen import find_db, perf_db, perf_db_items
 from logparse.libraries.override_formats import WRITERS
@@ -33,7 +33,7 @@ def record(solver: str, time_us: float, algorithm: str, workspace: int) -> dict[
     return measurement(W.text, f"miopen:{solver}", time_us, **more)
 
 
-def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
+def make_perf_db_row(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
     row = measurement(perf_db_items.problem_from_perf_key(PERF_KEY).text, f"miopen:{solver}", None, source_id=source)
     return row | {"origin": perf_db_items.ORIGIN, "key_text": PERF_KEY, "raw": parameters}
 
@@ -63,7 +63,7 @@ def override(t: Tables) -> Override:
 
 
 def test_parameters_and_net() -> None:
-    made = override(run(tuned("udb", "Device<64>+1"), udb=DEVICE | BUILD))
+    made = override(run(make_perf_db_row("udb", "Device<64>+1"), udb=DEVICE | BUILD))
     assert (made.solution.id, made.parameters) == (CK, "Device<64>+1")
     assert made.fallback is not None
     assert (made.fallback.solution.id, made.fallback.time_us, made.fallback.workspace_bytes) == (GEMM, 3900.0, 6422528)
@@ -71,15 +71,15 @@ def test_parameters_and_net() -> None:
 
 
 def test_parameters_that_miopen_drops_are_not_copied() -> None:
-    dropped = tuned("udb", "Device<64>+1") | {"status": "skipped"}
+    dropped = make_perf_db_row("udb", "Device<64>+1") | {"status": "skipped"}
     assert override(run(dropped, udb=DEVICE | BUILD)).parameters is None
 
 
 def test_both_files_are_written() -> None:
-    t = run(tuned("udb", "Device<64>+1"), udb=DEVICE | BUILD)
+    t = run(make_perf_db_row("udb", "Device<64>+1"), udb=DEVICE | BUILD)
     found = recommend(t, Settings())
     ((_, target),) = targets(found, Settings()).items()
-    files = {file.name: file.data.decode() for file in emissions(found, target, WRITERS, Settings()).files}
+    files = {file.name: file.data.decode() for file in make_files(found, target, WRITERS, Settings()).files}
     base = "gfx942130.HIP.3_4_0_abc"
     algorithm = "miopenConvolutionBwdWeightsAlgo"
     assert (
@@ -100,13 +100,18 @@ def test_both_files_are_written() -> None:
     ],
 )
 def test_whose_parameters_are_taken(told: dict[str, str], taken: str | None) -> None:
-    assert override(run(tuned("other", "theirs"), other=told)).parameters == taken
-    both = run(tuned("other", "theirs"), tuned("own", "ours"), other=told, own=DEVICE | BUILD | {"perf_db": "user"})
+    assert override(run(make_perf_db_row("other", "theirs"), other=told)).parameters == taken
+    both = run(
+        make_perf_db_row("other", "theirs"),
+        make_perf_db_row("own", "ours"),
+        other=told,
+        own=DEVICE | BUILD | {"perf_db": "user"},
+    )
     assert override(both).parameters == "ours"
 
 
 def test_a_solver_without_parameters_asks_for_none() -> None:
-    t = run(tuned("udb", "x", GEMM), udb=DEVICE | BUILD)
+    t = run(make_perf_db_row("udb", "x", GEMM), udb=DEVICE | BUILD)
     rows = t.measurements[t.measurements["solution"] != f"miopen:{CK}"]
     slower = rows.assign(solution=rows["solution"].where(rows["origin"] != "miopen-chosen", f"miopen:{NAIVE}"))
     made = override(replace(t, measurements=slower))
@@ -119,7 +124,7 @@ def test_a_missing_workspace_comes_from_another_file() -> None:
     The measurement that confirmed the solver does not state the number. The other file must come from the same MIOpen
     build.
     """
-    t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
+    t = run(make_perf_db_row("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
         analyzer="suboptimal-pick",
         message="slow",
@@ -127,7 +132,7 @@ def test_a_missing_workspace_comes_from_another_file() -> None:
         evidence=Evidence(source_id="replay", origin="replay-confirm", measured=W.text),
         remedy=UseRows(Override(problem=W, solution=Solution("miopen", CK), target=DEVICE | BUILD, time_us=200.0)),
     )
-    (done,) = completed([confirmed], t, facts_by_source(t.facts))
+    (done,) = complete_overrides([confirmed], t, facts_by_source(t.facts))
     assert done.override is not None
     assert done.override.workspace_bytes == 128
 
@@ -158,7 +163,7 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
             )
         ),
     )
-    (done,) = completed([given], t, facts_by_source(t.facts))
+    (done,) = complete_overrides([given], t, facts_by_source(t.facts))
     return done
 
 

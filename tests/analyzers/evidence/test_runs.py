@@ -17,13 +17,13 @@ from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import tables_of, tables_to_analyse, tables_to_check
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.explore.load.analysis import analyse
-from analyzers.explore.point_table import found
+from analyzers.explore.point_table import tabulate_findings
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.lint import lint
 from analyzers.recommend.ranking import recommend
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
-from tests.analyzers.ingested import bench, product, read, replayed
+from tests.analyzers.ingested import bench, product, read, store_race_times
 from tests.conftest import NIGHTLY, SAMPLES, sized
 
 OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableop_results0.csv")]
@@ -34,14 +34,14 @@ def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Pa
     # Here 1023 rows are padded to a multiple of 8, and a measurement confirmed the gain. An earlier version of the web
     # page did not report it, because the page did not read all measured times.
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
-    replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
+    store_race_times(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
     whole, narrow = (recommend(x, Settings()) for x in (tables_of(store), tables_to_analyse(store)))
     assert [x.per_call_us for x in whole.findings if x.analyzer == "suboptimal-pick"]
     assert narrow == whole
     shown = analyse(store).found
     of_the_list = ["action", "todos"]
     assert shown[of_the_list].notna().all(axis=None)
-    assert shown.drop(columns=of_the_list).equals(found(whole.findings).drop(columns=of_the_list))
+    assert shown.drop(columns=of_the_list).equals(tabulate_findings(whole.findings).drop(columns=of_the_list))
 
 
 def test_needed_rows_give_the_same_override_files(samples: Store) -> None:

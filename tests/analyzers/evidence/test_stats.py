@@ -22,9 +22,9 @@ from analyzers.evidence.statistics.intervals import (
     greater_p,
     log_ratios,
     median,
-    moderated,
+    moderate_variances,
     pooled_spread,
-    spread,
+    relative_spread,
     variance_of_median,
 )
 
@@ -84,13 +84,13 @@ def test_p_is_uniform_without_a_difference() -> None:
 def test_many_small_groups_of_one_variance_know_it_well() -> None:
     generator = np.random.default_rng(5)
     own = [Variance(float(x.var(ddof=1)), 2) for x in generator.normal(0, 0.003, (200, 3))]
-    shrunk = moderated(own)
+    shrunk = moderate_variances(own)
     spread_of_own, spread_of_shrunk = (np.std([math.log(x.value) for x in y]) for y in (own, shrunk))
     assert spread_of_shrunk < spread_of_own / 4
     assert np.mean([x.value for x in shrunk]) == pytest.approx(0.003**2, rel=0.2)
     assert min(x.degrees for x in shrunk) > 4
-    assert moderated(own[:1]) == own[:1], "one group keeps its own"
-    assert max(x.degrees for x in moderated(own[:2])) <= 4, "two groups know no more than both together"
+    assert moderate_variances(own[:1]) == own[:1], "one group keeps its own"
+    assert max(x.degrees for x in moderate_variances(own[:2])) <= 4, "two groups know no more than both together"
 
 
 def test_groups_of_unlike_variances_borrow_little() -> None:
@@ -99,7 +99,7 @@ def test_groups_of_unlike_variances_borrow_little() -> None:
         Variance(float(x.var(ddof=1)), 2)
         for x in generator.normal(0, 1, (200, 3)) * np.exp(generator.normal(0, 2, (200, 1)))
     ]
-    assert max(x.degrees for x in moderated(own)) < 4
+    assert max(x.degrees for x in moderate_variances(own)) < 4
 
 
 def test_the_variance_of_a_median_is_known_and_an_outlier_does_not_move_it() -> None:
@@ -132,9 +132,9 @@ def test_benjamini_hochberg_steps_up() -> None:
 @given(TIMES, FACTOR)
 def test_spread_is_relative(times: list[float], factor: float) -> None:
     if len(times) > 1:
-        assert spread([x * factor for x in times]) == pytest.approx(spread(times), abs=1e-9)
+        assert relative_spread([x * factor for x in times]) == pytest.approx(relative_spread(times), abs=1e-9)
     else:
-        assert math.isnan(spread(times))
+        assert math.isnan(relative_spread(times))
 
 
 def test_pooled_spread_of_many_small_groups_is_that_of_one_large() -> None:

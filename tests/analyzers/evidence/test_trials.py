@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analyzers.evidence.trials import Tried, gathered
+from analyzers.evidence.trials import Tried, combine_starts
 from logparse.libraries.own.job_trials import Record, Seen
 
 
@@ -115,6 +115,6 @@ def test_the_best_come_first() -> None:
         return [Record("optimizer", 99, True, "", "", 0, (seen(ratio, seed=i, name=name),)) for i in range(processes)]
 
     records = [*record("a", 0.9), *record("b", 0.7), *record("c", 0.5, 1), *record("d", 1.3)]
-    found = gathered(["a", "b", "c", "d", "e"], records)
+    found = combine_starts(["a", "b", "c", "d", "e"], records)
     assert [x.name for x in found] == ["b", "a", "c", "d", "e"]
     assert [x.outcome for x in found] == ["measured", "measured", "faster once", "not faster", "not tried"]

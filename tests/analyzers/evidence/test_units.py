@@ -12,7 +12,15 @@ import pandas as pd
 import pytest
 
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.evidence.units import as_alone, problem_weights, reweighed, unit_word, units, units_of_facts, weighed
+from analyzers.evidence.units import (
+    as_alone,
+    problem_weights,
+    reweigh_kinds,
+    scale_to_average_unit,
+    unit_word,
+    units,
+    units_of_facts,
+)
 from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
 from logparse.libraries.torch_profiler.busy import BEFORE
@@ -57,7 +65,7 @@ def test_kernel_times_are_weighted_by_batch_sizes_of_the_run() -> None:
     Of the run's 40 batches, 30 are large (100 µs of kernels) and 10 are small (10 µs). So an average batch takes (30 ·
     100 + 10 · 10) / 40 = 77.5 µs. Four batches were traced, so the weighted kernels must take 4 · 77.5 = 310 µs.
     """
-    kernels = weighed(server()).kernels
+    kernels = scale_to_average_unit(server()).kernels
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
     assert kernels["calls"].tolist() == pytest.approx([4 * 0.75 * 2, 4 * 0.25 * 1])
     assert server().kernels["total_us"].sum() == 130, "the input stays as it is"
@@ -71,7 +79,9 @@ def test_calls_of_large_and_small_batches_get_different_factors() -> None:
     """
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
-    assert problem_weights(weighed(given)).to_dict() == pytest.approx({"gemm large": 3.0, "gemm small": 1 / 3})
+    assert problem_weights(scale_to_average_unit(given)).to_dict() == pytest.approx(
+        {"gemm large": 3.0, "gemm small": 1 / 3}
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +99,7 @@ def test_what_is_traced_by_time_is_a_window_and_no_step(facts: list[dict[str, ob
 
 def test_a_trace_of_the_runs_own_mix_stays_as_it_is() -> None:
     same = server(large=10, small=30)
-    assert weighed(same) is same
+    assert scale_to_average_unit(same) is same
 
 
 def test_the_time_of_a_unit_is_that_without_warm_up_and_profiler() -> None:
@@ -109,7 +119,7 @@ def test_what_was_never_traced_is_a_share_and_weighs_nothing() -> None:
     assert found.untraced_share == pytest.approx(6150 / (6150 + 6150 + 500))
     assert gpu_time_lines(gpu_time(more))[-1].startswith("  kinds of steps that take 48.0% of")
     assert not any("are in no trace" in line for line in gpu_time_lines(gpu_time(held)))
-    assert weighed(more).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+    assert scale_to_average_unit(more).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
 
 
 def test_streams_that_overlap_share_their_time() -> None:
@@ -117,13 +127,15 @@ def test_streams_that_overlap_share_their_time() -> None:
     rows.append({**rows[0], "op": BEFORE, "total_us": 40.0})
     known = {"gpu_compute_us": 90, "gpu_busy_us": 90, "gpu_window_us": 100}
     facts = [fact("t", name, value) for name, value in known.items()]
-    both = weighed(tables(kernels=rows, facts=facts))
+    both = scale_to_average_unit(tables(kernels=rows, facts=facts))
     assert both.kernels["total_us"].tolist()[:2] == [45, 45]
     time = gpu_time(both)
     assert time is not None
     assert time.busy_share == pytest.approx(0.9)
     shared = tables(kernels=[{**x, "total_us": 45.0} for x in rows[:2]], facts=facts)
-    assert weighed(shared) is shared, "kernels of one operator share their time as the trace is read, and only once"
+    assert scale_to_average_unit(shared) is shared, (
+        "kernels of one operator share their time as the trace is read, and only once"
+    )
 
 
 def test_mean_uses_the_later_half_of_each_process() -> None:
@@ -142,12 +154,12 @@ def test_mean_uses_the_later_half_of_each_process() -> None:
 
 
 def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
-    held = weighed(server())
-    assert reweighed(held, {"16": 1, "1": 1}).kernels["total_us"].sum() == pytest.approx(4 * 55)
-    alone = reweighed(held, {"1": 7}).kernels
+    held = scale_to_average_unit(server())
+    assert reweigh_kinds(held, {"16": 1, "1": 1}).kernels["total_us"].sum() == pytest.approx(4 * 55)
+    alone = reweigh_kinds(held, {"1": 7}).kernels
     assert alone["total_us"].tolist() == pytest.approx([0, 40])
     assert alone["calls"].tolist() == pytest.approx([0, 4])
-    assert reweighed(held, {"64": 1}) is held
+    assert reweigh_kinds(held, {"64": 1}) is held
 
 
 def test_step_times_come_from_the_run_without_logs() -> None:
@@ -163,7 +175,7 @@ def test_step_times_come_from_the_run_without_logs() -> None:
     assert found.alone
     assert {x.name: (x.count, x.mean_us) for x in found.kinds} == {"16": (30, 105), "1": (10, 50)}
     assert {x.name: x.late_host_us for x in found.kinds} == {"16": (61.0, 62.0), "1": ()}
-    assert weighed(both).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
+    assert scale_to_average_unit(both).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
     logged = units_of_facts(both.facts, alone=False)
     assert logged is not None
     assert (logged.alone, logged.mean_us) == (False, pytest.approx((30 * 205 + 10 * 50) / 40))
@@ -186,7 +198,7 @@ def test_traced_calls_are_scaled_to_the_whole_run() -> None:
     # The log has the matrix products of all 40 batches, the trace has the convolutions of only four. Without the
     # scaling, there would seem to be only a tenth of the convolutions.
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
-    held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload
+    held = scale_to_average_unit(replace(server(), workload=tables(workload=rows).workload)).workload
     assert held["calls"].tolist() == [80, 80]
-    alone = weighed(replace(server(), workload=tables(workload=rows[1:]).workload)).workload
+    alone = scale_to_average_unit(replace(server(), workload=tables(workload=rows[1:]).workload)).workload
     assert alone["calls"].tolist() == [8], "all are of the traces"

@@ -16,7 +16,7 @@ from analyzers.findings import slow_wrw
 from analyzers.recommend.ranking import recommend
 from logparse.model import Finding, problem_from_text
 from logparse.store import Store
-from tests.analyzers.ingested import read, replayed
+from tests.analyzers.ingested import read, store_race_times
 
 KEY = "256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-{}_g32"
 FORWARD = "256-56-56-3x3-256-28-28-64-1x1-2x2-1x1-0-NCHW-FP16-F_g32"
@@ -49,7 +49,9 @@ def slow(store: Store, folder: Path) -> Finding:
 def test_another_layout_that_was_confirmed_takes_the_place_of_the_estimate(store: Store, tmp_path: Path) -> None:
     before = slow(store, tmp_path)
     assert before.problem is not None
-    replayed(store, before.problem, {"Default": 5000.0, "torch:layout=NHWC": 700.0}, "torch:layout=NHWC", facts=MI300X)
+    store_race_times(
+        store, before.problem, {"Default": 5000.0, "torch:layout=NHWC": 700.0}, "torch:layout=NHWC", facts=MI300X
+    )
     (found,) = [x for x in recommend(tables_of(store), Settings()).findings if x.problem == before.problem]
     assert (found.per_call_us, found.saving_us) == (pytest.approx(4300.0), pytest.approx(43000.0))
     assert found.evidence.shown["best"] == "torch:layout=NHWC"

@@ -37,7 +37,7 @@ def part(client: FlaskClient, name: str, **given: object) -> dict[str, Any]:
     return dict(answer.get_json())
 
 
-def measured(problem: ConvProblem, solver: str, time_us: float, error: str | None = None) -> Measurement:
+def make_time(problem: ConvProblem, solver: str, time_us: float, error: str | None = None) -> Measurement:
     algorithm = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}[problem.direction]
     solution = Solution("miopen", solver, solver, f"miopenConvolution{algorithm}AlgoGEMM")
     return Measurement(
@@ -53,10 +53,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """
     store = open_store(tmp_path_factory.mktemp("planted") / "store", create=True)
     records = [
-        measured(F, "ConvAsm", 187.0),
-        measured(B, f"Other{LINK}", 219.0),
-        measured(W, PLANTED, 5455.0, error=PLANTED),
-        measured(W, f"Slow{LINK}</script><script>window.ran=2</script>", 60000.0),
+        make_time(F, "ConvAsm", 187.0),
+        make_time(B, f"Other{LINK}", 219.0),
+        make_time(W, PLANTED, 5455.0, error=PLANTED),
+        make_time(W, f"Slow{LINK}</script><script>window.ran=2</script>", 60000.0),
         Fact("arch", "gfx942"),
         Fact("cu_count", "304"),
         Message(category="info", text=PLANTED, function=PLANTED),
@@ -74,7 +74,7 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
     # Compared with planted, the forward pass is faster, the backward-data pass is the same, and the weight gradient is
     # slower. The HTML markup tests that the web page quotes texts.
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
-    records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]
+    records = [make_time(F, PLANTED, 93.5), make_time(B, PLANTED, 220.0), make_time(W, f"Slow{LINK}", 10910.0)]
     record(store, records, run=f"later {PLANTED}", name=f"after {PLANTED}.HIP.fdb.txt", format="miopen-find-db")
     return store
 

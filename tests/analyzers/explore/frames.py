@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import duckdb
 import pandas as pd
 
-from analyzers.explore.point_table import build, found
-from analyzers.explore.queries import readable
+from analyzers.explore.point_table import build, tabulate_findings
+from analyzers.explore.queries import copy_for_duckdb
 from logparse.model import CONV_FIELDS, GEMM_FIELDS, Finding
 
 _TEXT, _NUMBER = "object", "float64"
@@ -77,7 +77,7 @@ def points(
         for name, columns in VIEW_COLUMNS.items():
             con.register(name, _with_columns(given.get(name), columns))
         runs = () if workload is None else workload["run"].dropna().unique()
-        build(con, str(max(runs)) if len(runs) else "", compared, found(findings))
+        build(con, str(max(runs)) if len(runs) else "", compared, tabulate_findings(findings))
         return con.execute("select * from points order by total_us desc nulls last, id").df()
 
 
@@ -87,4 +87,4 @@ def _with_columns(frame: pd.DataFrame | None, columns: Mapping[str, str]) -> pd.
         name: given[name] if name in given.columns and len(given) else pd.Series(pd.NA, given.index, dtype=_TEXT)
         for name in columns
     }
-    return readable(pd.DataFrame(made).astype(dict(columns)))
+    return copy_for_duckdb(pd.DataFrame(made).astype(dict(columns)))

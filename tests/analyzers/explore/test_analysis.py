@@ -11,8 +11,8 @@ from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import analyse
-from analyzers.explore.plain_text import capital
-from analyzers.explore.point_table import found
+from analyzers.explore.plain_text import capitalize_first
+from analyzers.explore.point_table import tabulate_findings
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
 from analyzers.recommend.verdict import verdict
@@ -39,8 +39,8 @@ def test_the_page_agrees_with_recommend(sampled: Store) -> None:
     tables = Tables(run="demo", **sampled.frames())
     result, said = recommend(tables, settings), analyse(sampled)
     by_finding = said.found.drop(columns=["action", "todos"])
-    pd.testing.assert_frame_equal(by_finding, found(result.findings).drop(columns=["action", "todos"]))
-    todo = {x.name: capital(x.title) for x in verdict(result).todo}
+    pd.testing.assert_frame_equal(by_finding, tabulate_findings(result.findings).drop(columns=["action", "todos"]))
+    todo = {x.name: capitalize_first(x.title) for x in verdict(result).todo}
     assert set(said.found["action"].dropna()) <= set(todo.values()), "as the list calls it"
     names = said.found.dropna(subset="action")["todos"].str.split("|")
     assert [todo[x[0]] for x in names] == said.found["action"].dropna().tolist()
@@ -58,7 +58,8 @@ def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
     result, said = recommend(Tables(run="demo", **store.frames()), Settings()), analyse(store)
     assert result.findings
     pd.testing.assert_frame_equal(
-        said.found.drop(columns=["action", "todos"]), found(result.findings).drop(columns=["action", "todos"])
+        said.found.drop(columns=["action", "todos"]),
+        tabulate_findings(result.findings).drop(columns=["action", "todos"]),
     )
 
 

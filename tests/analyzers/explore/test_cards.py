@@ -47,11 +47,11 @@ PROBLEMS = [replace(x, k=64 * k) for x in (F, B, W) for k in range(1, 9)]
 SOLUTIONS = ("Default", "miopen:A", "miopen:B")
 
 
-def timed(problem: Problem, solution: str, us: float, origin: str) -> Measurement:
+def make_time(problem: Problem, solution: str, us: float, origin: str) -> Measurement:
     return Measurement(problem=problem, solution=solution_from_text(solution), origin=origin, time_us=us)
 
 
-def traced(problem: Problem, us: float, calls: int) -> list[object]:
+def make_traced_calls(problem: Problem, us: float, calls: int) -> list[object]:
     times = {"total_us": us * calls, "min_us": us, "max_us": us}
     kernel = Kernel(op="aten::convolution", problem=problem, kernel="k", calls=calls, device=0, **times)
     return [Call(problem=problem, category="profiler", count=calls), kernel]
@@ -66,11 +66,11 @@ def some(draw: random.Random, problems: Sequence[ConvProblem]) -> list[object]:
     for problem in problems:
         about, origin = 10 ** draw.uniform(1, 3), draw.choice(("table", "replay-confirm", "find-db"))
         names = draw.sample(SOLUTIONS, draw.randint(0, 3))
-        out += [timed(problem, name, about * draw.uniform(0.7, 1.3), origin) for name in names]
+        out += [make_time(problem, name, about * draw.uniform(0.7, 1.3), origin) for name in names]
     return out
 
 
-def written(store: Store, name: str, run: str, rows: Sequence[Any], device: str) -> None:
+def store_rows(store: Store, name: str, run: str, rows: Sequence[Any], device: str) -> None:
     facts = [Fact("arch", device), Fact("cu_count", "304")] if device else []
     record(store, [*rows, *facts], run=run, name=name, format="table")
 
@@ -83,11 +83,15 @@ def of_seed(seed: int, folder: Path, devices: Sequence[str]) -> Store:
     draw, store = random.Random(seed), open_store(folder / "store", create=True)
     for run in ("earlier", "run"):
         for device in devices:
-            written(store, f"{device}-times.csv", run, some(draw, draw.sample(PROBLEMS, 16)), device)
-    rows = [row for x in draw.sample(PROBLEMS, 8) for row in traced(x, 10 ** draw.uniform(1, 3), draw.randint(1, 9))]
-    written(store, "trace.json", "run", rows, draw.choice(devices))
+            store_rows(store, f"{device}-times.csv", run, some(draw, draw.sample(PROBLEMS, 16)), device)
+    rows = [
+        row
+        for x in draw.sample(PROBLEMS, 8)
+        for row in make_traced_calls(x, 10 ** draw.uniform(1, 3), draw.randint(1, 9))
+    ]
+    store_rows(store, "trace.json", "run", rows, draw.choice(devices))
     calls = [Call(problem=x, category="bench", count=draw.randint(1, 99), pid=7) for x in draw.sample(PROBLEMS, 12)]
-    written(store, "log", "run", calls, draw.choice((*devices, "")))
+    store_rows(store, "log", "run", calls, draw.choice((*devices, "")))
     return store
 
 
@@ -130,11 +134,11 @@ def test_a_traced_time_is_multiplied_by_the_measured_ratio(store: Store) -> None
     # The call takes 17 µs in the trace. Measured with cold caches, the default takes 20 µs and the faster kernel 18 µs.
     # So the prediction is 17 · 18 / 20 = 15.3 µs.
     rows = [
-        *traced(W, 17.0, 5),
-        timed(W, "Default", 20.0, "replay-confirm"),
-        timed(W, "miopen:A", 18.0, "replay-confirm"),
+        *make_traced_calls(W, 17.0, 5),
+        make_time(W, "Default", 20.0, "replay-confirm"),
+        make_time(W, "miopen:A", 18.0, "replay-confirm"),
     ]
-    written(store, "a", "run", rows, "gfx942")
+    store_rows(store, "a", "run", rows, "gfx942")
     [row] = rows_of(store, analyse(store, "run"))
     assert (row["time_us"], row["best_us"], row["then_us"]) == (17.0, 18.0, pytest.approx(15.3))
     assert row["saving_us"] == pytest.approx(5 * 1.7)
@@ -147,7 +151,7 @@ def test_a_traced_time_is_multiplied_by_the_measured_ratio(store: Store) -> None
 
 
 def test_a_time_alone_saves_nothing(store: Store) -> None:
-    written(store, "a", "run", traced(W, 800.0, 5), "")
+    store_rows(store, "a", "run", make_traced_calls(W, 800.0, 5), "")
     [row] = rows_of(store, analyse(store, "run"))
     assert (row["time_us"], row["total_us"]) == (800.0, 4000.0)
     assert math.isnan(row["saving_us"])
@@ -169,8 +173,8 @@ def test_untried_and_slower_kernels_are_distinguished(store: Store, others: Sequ
         )
         for x in others
     ]
-    rows = [Call(problem=W, category="bench", count=4), timed(W, "Default", 50.0, "table"), *tries]
-    written(store, "a", "run", rows, "gfx942")
+    rows = [Call(problem=W, category="bench", count=4), make_time(W, "Default", 50.0, "table"), *tries]
+    store_rows(store, "a", "run", rows, "gfx942")
     made = analyse(store, "run")
     [row] = rows_of(store, made)
     assert (row["time_us"], row["then_us"], row["total_us"]) == (50.0, 50.0, 200.0)
@@ -191,15 +195,15 @@ def test_untried_and_slower_kernels_are_distinguished(store: Store, others: Sequ
 def test_calls_of_an_unknown_device_weigh_no_time_of_one_of_several(store: Store) -> None:
     for device, us in (("gfx942", 100.0), ("gfx90a", 400.0)):
         solutions = {"Default": us * 3, "miopen:A": us * 2}
-        written(store, f"{device}.csv", "run", [timed(W, x, t, "table") for x, t in solutions.items()], device)
-    written(store, "log", "run", [Call(problem=W, category="bench", count=7)], "")
+        store_rows(store, f"{device}.csv", "run", [make_time(W, x, t, "table") for x, t in solutions.items()], device)
+    store_rows(store, "log", "run", [Call(problem=W, category="bench", count=7)], "")
     made = analyse(store, "run")
     [row] = rows_of(store, made)
     assert row["calls"] == 7
     assert math.isnan(row["total_us"])
     assert math.isnan(row["saving_us"])
     assert all(x.saving_us is None for x in made.recommendation.findings)
-    written(store, "log of one", "later", [Call(problem=W, category="bench", count=7)], "gfx90a")
+    store_rows(store, "log of one", "later", [Call(problem=W, category="bench", count=7)], "gfx90a")
     [row] = rows_of(store, analyse(store, "later"))
     assert (row["time_us"], row["then_us"], row["saving_us"]) == (1200.0, 800.0, pytest.approx(7 * 400.0))
 

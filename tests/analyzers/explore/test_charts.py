@@ -21,7 +21,7 @@ from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.palette import LIGHT, THEMES
 from analyzers.explore.charts.regret import rows_for
 from analyzers.explore.charts.roofline import roofline
-from analyzers.explore.plain_text import shown
+from analyzers.explore.plain_text import escape
 from analyzers.explore.selection import Selection
 from tests.analyzers.example import W
 from tests.golden import Goldens
@@ -72,13 +72,13 @@ def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("
     other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
     ratio = here["time_us"] / other
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
-    with queries.over(here.assign(here_us=here["time_us"], other_us=other, moved=moved)) as con:
+    with queries.open_points(here.assign(here_us=here["time_us"], other_us=other, moved=moved)) as con:
         figure = views.chart(con, Selection(view="compare"), views.ChartStyle(LIGHT, names))
     assert figure is not None
     return go.Figure(figure.plain())
 
 
-def judged(points: pd.DataFrame) -> pd.DataFrame:
+def add_known_savings(points: pd.DataFrame) -> pd.DataFrame:
     """Change the example's data for the charts: the library now chose a slow kernel, so that time can be saved.
 
     Times of a second run are added too, because the page also compares two runs.
@@ -106,7 +106,7 @@ def test_golden(
     example_views: dict[str, pd.DataFrame],
     golden: Goldens,
 ) -> None:
-    points = judged(example_points)
+    points = add_known_savings(example_points)
     if chart == "compare":
         other = points.assign(time_us=points["other_us"])
         figure = compare(points, other)
@@ -134,7 +134,7 @@ def test_an_empty_store_gives_a_figure_with_the_next_command(
 
 
 def test_a_chart_of_a_sample_is_marked_so(example_points: pd.DataFrame) -> None:
-    figure = roofline(judged(example_points), LIGHT, remark="2 of 3 problems drawn")
+    figure = roofline(add_known_savings(example_points), LIGHT, remark="2 of 3 problems drawn")
     assert any("2 of 3 problems drawn" in x["text"] for x in figure.plain()["layout"]["annotations"])
 
 
@@ -154,7 +154,7 @@ def test_other_empty_figures_state_the_next_command(
 def test_input_is_left_alone_and_order_does_not_matter(
     chart: Callable[..., go.Figure], example_points: pd.DataFrame
 ) -> None:
-    points = judged(example_points)
+    points = add_known_savings(example_points)
     before = points.copy()
     one = described(chart(points))
     pd.testing.assert_frame_equal(points, before)
@@ -166,7 +166,7 @@ def test_input_is_left_alone_and_order_does_not_matter(
 def test_every_axis_of_numbers_has_a_title_and_the_theme_is_kept(
     chart: Callable[..., go.Figure], theme: str, example_points: pd.DataFrame
 ) -> None:
-    figure = chart(judged(example_points), theme=theme)
+    figure = chart(add_known_savings(example_points), theme=theme)
     assert figure.layout.paper_bgcolor == THEMES[theme].panel
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
         assert axis.title.text or axis.type == "category" or axis.visible is False
@@ -174,7 +174,7 @@ def test_every_axis_of_numbers_has_a_title_and_the_theme_is_kept(
 
 def test_markup_of_a_log_is_escaped_in_every_figure(example_points: pd.DataFrame) -> None:
     attack = '<b>x</b><a href="javascript:alert(1)">y</a>\u202e'
-    points = judged(example_points)
+    points = add_known_savings(example_points)
     for name in ("label", "best", "solver", "dtype", "layout", "library"):
         points[name] = attack
     for chart in OF_POINTS:
@@ -197,10 +197,10 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def test_shown() -> None:
-    assert shown("<img src=x onerror=1>") == "&lt;img src=x onerror=1&gt;"
-    assert shown("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
-    assert shown(None) == shown(float("nan")) == ""
-    assert len(shown("x" * 500, 60)) == 60
+    assert escape("<img src=x onerror=1>") == "&lt;img src=x onerror=1&gt;"
+    assert escape("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
+    assert escape(None) == escape(float("nan")) == ""
+    assert len(escape("x" * 500, 60)) == 60
 
 
 def test_stores_of_one_name_are_distinguished_by_the_folders_above(example_points: pd.DataFrame) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("flask", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
-from analyzers.explore.load.beside import beside, compared, keep
+from analyzers.explore.load.beside import compare_runs, find_run_to_compare, keep
 from analyzers.explore.load.child import _most_to_gain
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import application
@@ -26,13 +26,13 @@ from analyzers.explore.plain_text import solution_name
 from analyzers.explore.point_table import build
 from analyzers.explore.queries import changes
 from analyzers.explore.selection import Selection, from_url
-from analyzers.explore.views import clicked
+from analyzers.explore.views import apply_click
 from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
 from logparse.model import Call, Fact, Measurement, solution_from_text
 from logparse.store import Store, open_store
 from tests.analyzers.example import B, F, W
-from tests.analyzers.explore.conftest import measured, part, reading_here
+from tests.analyzers.explore.conftest import make_time, part, reading_here
 
 
 @pytest.fixture(scope="module")
@@ -173,14 +173,14 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """
     store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
     for run, times in (("before", (187.0, 219.0, 5455.0)), ("after", (93.5, 220.0, 10910.0))):
-        records = [measured(problem, "ConvAsm", us) for problem, us in zip((F, B, W), times, strict=True)]
+        records = [make_time(problem, "ConvAsm", us) for problem, us in zip((F, B, W), times, strict=True)]
         record(store, records, run=run, name=f"{run}.HIP.fdb.txt", format="miopen-find-db")
     return store
 
 
 def test_compare_takes_a_store_a_run_or_both(two_runs: Store, sampled: Store) -> None:
     def found(word: str) -> tuple[str, str]:
-        store, run = beside(word, sampled)
+        store, run = find_run_to_compare(word, sampled)
         return store.url, run
 
     assert found(two_runs.url) == (two_runs.url, "after")
@@ -249,9 +249,9 @@ def test_an_unknown_layout_is_compared_as_in_diff(tmp_path: Path, open_run: str)
         unknown: dict[str, Any] = {}
         if run == open_run:
             unknown = dict.fromkeys(("in_layout", "weights_layout", "out_layout"))
-        rows = [measured(replace(problem, **unknown), "ConvAsm", us) for problem in (F, replace(W, k=512))]
+        rows = [make_time(replace(problem, **unknown), "ConvAsm", us) for problem in (F, replace(W, k=512))]
         record(store, rows, run=run, name=f"{run}.HIP.fdb.txt", format="miopen-find-db")
-    found = compared(store, "after", store, "before")
+    found = compare_runs(store, "after", store, "before")
     assert set(found.rows["state"]) == {"slower"}, "before was slower"
     with store.connect() as con:
         build(con, "after", others=keep(found, tmp_path))
@@ -313,7 +313,7 @@ def test_records_are_json() -> None:
     ],
 )
 def test_a_click_is_a_url(view: str, data: dict[str, object], boxed: bool, url: str) -> None:
-    assert clicked(Selection(view=view), data, boxed=boxed).url() == url
+    assert apply_click(Selection(view=view), data, boxed=boxed).url() == url
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import percent, sentence
-from analyzers.explore.point_table import found
+from analyzers.explore.point_table import tabulate_findings
 from logparse.model import Finding, Override, Problem, Solution, UseRows
 from tests.analyzers.example import W, gemm
 
@@ -38,7 +38,7 @@ def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> st
     """Return the text that the web page shows in the column ``proposed`` if logparse advises to use this kernel."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
-    return str(found([finding])["proposed"].item())
+    return str(tabulate_findings([finding])["proposed"].item())
 
 
 def with_override(row: pd.Series, solver: str, algorithm: str, target: dict[str, str]) -> pd.Series:

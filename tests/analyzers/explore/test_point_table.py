@@ -55,7 +55,7 @@ def test_an_empty_column_has_the_type_string() -> None:
     Otherwise DuckDB 1.5, the newest version for Python 3.10, would take a column of ``None`` as integers.
     """
     given = pd.DataFrame({"file": pd.Series([None, None], dtype=object), "us": [1.0, None], "some": ["a", None]})
-    made = queries.readable(given)
+    made = queries.copy_for_duckdb(given)
     assert [str(made[name].dtype) for name in given] == ["string", "float64", str(given["some"].dtype)]
     assert given["file"].dtype == object, "what was given stays as it is"
 
@@ -88,7 +88,7 @@ def test_no_saving_is_larger_than_the_time(sampled_points: pd.DataFrame) -> None
 
 
 def test_a_problem_without_a_timed_pick_has_no_regret(example_points: pd.DataFrame) -> None:
-    with queries.over(example_points) as con:
+    with queries.open_points(example_points) as con:
         assert queries.regrets(con, Selection())["problems"].sum() == 0
 
 
@@ -149,7 +149,7 @@ def test_input_is_left_alone(example_views: dict[str, pd.DataFrame]) -> None:
 
 
 def test_sample_keeps_the_costliest_and_states_what_it_left_out(example_points: pd.DataFrame) -> None:
-    with queries.over(example_points) as con:
+    with queries.open_points(example_points) as con:
         drawn = queries.sample(con, Selection(), EVERYTHING, size=2)
         assert drawn.rows["problem"].iloc[0] == W.text
         assert (len(drawn.rows), drawn.total) == (2, 3)
@@ -173,13 +173,13 @@ def test_sample_keeps_the_costliest_and_states_what_it_left_out(example_points: 
     ],
 )
 def test_grid_filters(example_points: pd.DataFrame, name: str, rule: dict[str, object], left: int) -> None:
-    with queries.over(example_points) as con:
+    with queries.open_points(example_points) as con:
         frame, count = queries.table(con, Selection(), filters={name: rule})
     assert (len(frame), count) == (left, left)
 
 
 def test_grid_sorts_by_known_columns_only(example_points: pd.DataFrame) -> None:
-    with queries.over(example_points) as con:
+    with queries.open_points(example_points) as con:
         first, _ = queries.table(con, Selection(), sort=[{"colId": "time_us", "sort": "asc"}])
         same, _ = queries.table(con, Selection(), sort=[{"colId": "1; drop table points", "sort": "asc"}])
     assert list(first["time_us"]) == [187.0, 219.0, 5455.0]
@@ -187,7 +187,7 @@ def test_grid_sorts_by_known_columns_only(example_points: pd.DataFrame) -> None:
 
 
 def test_a_search_finds_what_the_texts_hold(example_points: pd.DataFrame) -> None:
-    with queries.over(example_points) as con:
+    with queries.open_points(example_points) as con:
         for text in ("w 64×", "GEMM", ".*", "(\\"):
             words = example_points[["label", "best", "problem"]].agg("\n".join, axis=1).str.lower()
             held = set(example_points["id"][words.str.contains(text.lower(), regex=False)])
@@ -203,18 +203,18 @@ def test_a_search_finds_what_the_texts_hold(example_points: pd.DataFrame) -> Non
 
 def test_estimates_are_not_added_to_what_was_measured(example_points: pd.DataFrame) -> None:
     made = example_points.assign(saving_us=[10.0, 20.0, 400.0], saving_from=["measured", "measured", "estimated"])
-    with queries.over(made) as con:
-        shown, total = queries.savings(con, Selection()), queries.totals(con, Selection())
+    with queries.open_points(made) as con:
+        shown, total = queries.find_largest_savings(con, Selection()), queries.totals(con, Selection())
     assert list(shown["saving_us"]) == [20.0, 10.0]
     assert set(shown["total_saving_us"]) == {30.0}
     assert total["saving_us"] == 30.0
-    with queries.over(made.assign(saving_from="estimated")) as con:
-        shown = queries.savings(con, Selection())
+    with queries.open_points(made.assign(saving_from="estimated")) as con:
+        shown = queries.find_largest_savings(con, Selection())
     assert not len(shown), "an estimate is no override row, so there is no curve of rows"
 
 
 def test_facets_leave_their_own_choice_open(example_points: pd.DataFrame) -> None:
-    with queries.over(example_points) as con:
+    with queries.open_points(example_points) as con:
         groups = queries.groups(con, Selection().toggled("direction", "W"))
     directions = groups[groups["facet"] == "direction"]
     assert set(directions["value"]) == {F.direction, B.direction, W.direction}
@@ -250,16 +250,16 @@ def test_two_descriptions_of_one_product_are_one_row(sampled: Store, sampled_poi
     assert len(called) < len(sampled.frames(sampled.latest_run())["workload"]["problem"].unique())
 
 
-def stored(store: Store, run: str, *records: object, **facts: str) -> None:
+def store_records(store: Store, run: str, *records: object, **facts: str) -> None:
     known = [Fact(name, value) for name, value in facts.items()]
     record(store, [*records, *known], run=run, name=f"{run}.csv", format="table")  # type: ignore[list-item]
 
 
-def timed(problem: ConvProblem, solution: str, us: float) -> Measurement:
+def make_time(problem: ConvProblem, solution: str, us: float) -> Measurement:
     return Measurement(problem=problem, solution=solution_from_text(solution), origin="replay-confirm", time_us=us)
 
 
-def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
+def make_traced_calls(problem: ConvProblem, us: float, calls: int) -> list[object]:
     times = {"total_us": us * calls, "min_us": us, "max_us": us}
     kernel = Kernel(op="aten::convolution", problem=problem, kernel="k", calls=calls, device=0, **times)
     return [Call(problem=problem, category="profiler", count=calls), kernel]
@@ -270,15 +270,22 @@ def test_the_present_time_comes_from_the_run_itself(store: Store) -> None:
 
     If it does, the column ``file`` names the other run.
     """
-    stored(store, "a", timed(W, "Default", 300.0), timed(W, "torch:benchmark", 150.0), arch="gfx942", cu_count="304")
-    stored(store, "b", *traced(W, 822.0, 5), arch="gfx942", cu_count="304")
+    store_records(
+        store,
+        "a",
+        make_time(W, "Default", 300.0),
+        make_time(W, "torch:benchmark", 150.0),
+        arch="gfx942",
+        cu_count="304",
+    )
+    store_records(store, "b", *make_traced_calls(W, 822.0, 5), arch="gfx942", cu_count="304")
     [row] = store_points(store, "b").to_dict("records")
     assert (row["time_us"], row["own"], row["pick_us"], row["best_us"]) == (822.0, True, 300.0, 150.0)
     assert (row["saving_us"], row["total_us"]) == (5 * 411.0, 5 * 822.0)
     assert row["file"] == "a.csv (run a)"
     [row] = store_points(store, "a").to_dict("records")
     assert (row["time_us"], row["own"], row["file"]) == (300.0, True, "a.csv")
-    stored(store, "c", Call(problem=W, category="bench", count=5), arch="gfx942", cu_count="304")
+    store_records(store, "c", Call(problem=W, category="bench", count=5), arch="gfx942", cu_count="304")
     [row] = store_points(store, "c").to_dict("records")
     assert (row["time_us"], row["own"], row["file"]) == (300.0, False, "a.csv (run a)")
 
@@ -286,19 +293,25 @@ def test_the_present_time_comes_from_the_run_itself(store: Store) -> None:
 def test_a_time_from_the_trace_is_used_for_all_calls(store: Store) -> None:
     """If a trace has the time of some calls of a product, this time is used for all its calls."""
     # Here the trace has two calls of 800 µs, and the log of another process has five calls. So the total is 7 · 800 µs.
-    stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
+    store_records(store, "a", Call(problem=W, category="bench", count=5, pid=7), *make_traced_calls(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
 
 
 def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(store: Store) -> None:
-    stored(store, "a", *traced(W, 800.0, 6), profiler_steps="3")
-    stored(store, "b", *traced(W, 800.0, 6), Call(problem=W, category="bench", count=5, pid=7), profiler_steps="3")
+    store_records(store, "a", *make_traced_calls(W, 800.0, 6), profiler_steps="3")
+    store_records(
+        store,
+        "b",
+        *make_traced_calls(W, 800.0, 6),
+        Call(problem=W, category="bench", count=5, pid=7),
+        profiler_steps="3",
+    )
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"], row["unit"]) == (2, 800.0, 1600.0, "step")
     [row] = store_points(store, "b").to_dict("records")
     assert (row["calls"], row["total_us"], row["unit"]) == (11, 11 * 800.0, "run"), "the log counts the whole job"
-    stored(store, "c", *traced(W, 800.0, 6), profiler_steps="3", unit="time")
+    store_records(store, "c", *make_traced_calls(W, 800.0, 6), profiler_steps="3", unit="time")
     assert store_points(store, "c")["unit"].tolist() == ["window"]
 
 
@@ -308,7 +321,7 @@ def test_traced_calls_are_scaled_to_the_whole_run(store: Store) -> None:
     # does not list these calls, so the trace is the only source. logparse recommend uses the same number.
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)
-    stored(store, "r", *traced(W, 800.0, 6), logged, unit_kinds=json.dumps({"16": 4}), **unit)
+    store_records(store, "r", *make_traced_calls(W, 800.0, 6), logged, unit_kinds=json.dumps({"16": 4}), **unit)
     made = store_points(store).set_index("problem")
     assert made["calls"].to_dict() == {W.text: 60, F.text: 5}
     assert made.loc[W.text, "total_us"] == 60 * 800
@@ -317,15 +330,15 @@ def test_traced_calls_are_scaled_to_the_whole_run(store: Store) -> None:
 
 def test_a_faster_run_of_the_pick_is_no_better_solution(store: Store) -> None:
     for run, us in (("before", 100.0), ("after", 150.0)):
-        rows = [replace(timed(W, x, t), origin="table") for x, t in (("Default", us), ("miopen:A", 200.0))]
-        stored(store, run, Call(problem=W, category="table", count=1), *rows, arch="gfx942", cu_count="304")
+        rows = [replace(make_time(W, x, t), origin="table") for x, t in (("Default", us), ("miopen:A", 200.0))]
+        store_records(store, run, Call(problem=W, category="table", count=1), *rows, arch="gfx942", cu_count="304")
     [row] = store_points(store, "after").to_dict("records")
     assert (row["time_us"], row["best_us"], row["saving_us"], row["regret"]) == (150.0, 150.0, 0.0, 0.0)
 
 
 def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
     open_ = replace(W, in_layout=None, weights_layout=None, out_layout=None)
-    stored(store, "a", *traced(open_, 800.0, 2))
+    store_records(store, "a", *make_traced_calls(open_, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert facet_text("layout", row["layout"]) == facet_text("layout", "??") == facet_text("dtype", "?") == "unknown"
 
@@ -337,21 +350,21 @@ def test_times_come_from_the_same_gpu_model(store: Store) -> None:
     """
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():
-        stored(store, arch, timed(W, "Default", us), timed(W, "miopen:A", us / 2), arch=arch)
+        store_records(store, arch, make_time(W, "Default", us), make_time(W, "miopen:A", us / 2), arch=arch)
     for arch, us in list(times.items())[: sized(1, 3)]:
         [row] = store_points(store, arch).to_dict("records")
         assert (row["time_us"], row["best_us"], row["file"]) == (us, us / 2, f"{arch}.csv")
-    stored(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
+    store_records(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
     [row] = store_points(store, "job").to_dict("records")
     assert (row["time_us"], row["best_us"], row["saving_us"]) == (400.0, 200.0, 400.0)
-    stored(store, "elsewhere", Call(problem=W, category="bench", count=2), arch="gfx1100")
+    store_records(store, "elsewhere", Call(problem=W, category="bench", count=2), arch="gfx1100")
     [row] = store_points(store, "elsewhere").to_dict("records")
     assert math.isnan(row["time_us"])
 
 
 def test_files_of_one_run_keep_their_own_times(store: Store) -> None:
     for arch, us in (("gfx942", 100.0), ("gfx90a", 400.0)):
-        known = [Fact("arch", arch), timed(W, "Default", us), timed(W, "miopen:A", us / 2)]
+        known = [Fact("arch", arch), make_time(W, "Default", us), make_time(W, "miopen:A", us / 2)]
         record(store, known, run="both", name=f"{arch}.csv", format="table")
     made = store_points(store).sort_values("time_us")
     assert made["time_us"].tolist() == [100.0, 400.0]
@@ -362,18 +375,18 @@ def test_files_of_one_run_keep_their_own_times(store: Store) -> None:
 def test_top_mixes_no_devices(store: Store) -> None:
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():
-        stored(store, arch, timed(W, "Default", us), timed(W, "miopen:A", us / 2), arch=arch)
+        store_records(store, arch, make_time(W, "Default", us), make_time(W, "miopen:A", us / 2), arch=arch)
     for arch, us in times.items():
         [row] = top(store, run=arch).to_dict("records")
         assert (row["pick_us"], row["best_us"]) == (us, us / 2)
-    stored(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
+    store_records(store, "job", Call(problem=W, category="bench", count=2), arch="gfx90a")
     [row] = top(store, run="job").to_dict("records")
     assert (row["pick_us"], row["best_us"], row["total_us"]) == (400.0, 200.0, 800.0)
-    stored(store, "other", Call(problem=W, category="bench", count=2), arch="gfx1100")
+    store_records(store, "other", Call(problem=W, category="bench", count=2), arch="gfx1100")
     assert math.isnan(top(store, run="other")["best_us"].item())
     # One run of several devices: all times of a row are of the same device.
     for arch, us in times.items():
-        known = [Fact("arch", arch), timed(W, "Default", us), timed(W, "miopen:A", us / 2)]
+        known = [Fact("arch", arch), make_time(W, "Default", us), make_time(W, "miopen:A", us / 2)]
         record(store, known, run="all", name=f"{arch}.csv", format="table")
     [row] = top(store, run="all").to_dict("records")
     assert row["pick_us"] == 2 * row["best_us"]

@@ -83,7 +83,7 @@ def test_an_input_type_has_one_name(typed: str) -> None:
 def test_problems_are_found_by_a_thing_to_do_and_by_either_name_of_their_type(sampled_points: pd.DataFrame) -> None:
     def found(chosen: Selection) -> pd.DataFrame:
         where, parameters = chosen.where()
-        with queries.over(sampled_points) as con:
+        with queries.open_points(sampled_points) as con:
             return con.execute(f"from points where {where}", parameters).df()
 
     every = found(Selection())
@@ -97,8 +97,8 @@ def test_problems_are_found_by_a_thing_to_do_and_by_either_name_of_their_type(sa
     assert 0 < len(chosen) < len(every)
     assert all("overrides" in x for x in chosen["todos"])
     assert from_url(Selection(todo="overrides").url()).todo == "overrides"
-    with queries.over(sampled_points) as con:
-        parts = queries.split(con, Selection())
+    with queries.open_points(sampled_points) as con:
+        parts = queries.sum_time_by_kind(con, Selection())
         assert parts["us"].sum() == pytest.approx(every["total_us"].sum())
         assert parts["saving_us"].sum() == pytest.approx(
             every.loc[every["saving_from"] == "measured", "saving_us"].sum()

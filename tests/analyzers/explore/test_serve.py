@@ -136,7 +136,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
     try:
         assert line().startswith("Reading the store … ")
         reading.next.release()
-        assert waited(partial(begins, "All problems are read")), line()
+        assert wait_until(partial(begins, "All problems are read")), line()
         assert re.search(r" … \d+ s\Z", line())
         assert not part(client, "watch")["finished"], "more is to come"
         overview = part(client, "surroundings", search="?view=overview")
@@ -144,7 +144,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
         assert "bone" in str(overview["verdict"]), "the place of the verdict"
         assert part(client, "rows", search="", start=0, end=9)["count"] > 0, "the first step is enough for the table"
         reading.next.release()
-        assert waited(partial(begins, "Writing the files")), line()
+        assert wait_until(partial(begins, "Writing the files")), line()
         overview = part(client, "surroundings", search="?view=overview")
         assert "calls of" in str(overview["verdict"])
         before = part(client, "watch")["version"]
@@ -170,10 +170,10 @@ def test_a_page_that_is_ended_leaves_no_folder_behind(sampled: Store, tmp_path: 
         assert len(list(tmp_path.glob("logparse-explore-*"))) == 1
         page.send_signal(end)
         page.wait(PATIENCE_S)
-    assert waited(lambda: not list(tmp_path.glob("logparse-explore-*"))), "a reader may write until it notices"
+    assert wait_until(lambda: not list(tmp_path.glob("logparse-explore-*"))), "a reader may write until it notices"
 
 
-def waited(true: Callable[[], bool], seconds: float = 120.0) -> bool:
+def wait_until(true: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while not (so := true()) and time.monotonic() < end:
         time.sleep(0.05)

@@ -26,7 +26,9 @@ def least(problem: GemmProblem | ConvProblem) -> float:
     return us
 
 
-def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace") -> Tables:
+def make_trace_tables(
+    times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace"
+) -> Tables:
     """Return the tables of a trace in which each given matrix product or convolution was called ``calls`` times.
 
     ``times`` has the time of one call in µs.
@@ -49,15 +51,15 @@ def planted() -> Tables:
 
     Five reach 80 % of the GPU's roofline, one reaches only 10 %.
     """
-    return traced([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
+    return make_trace_tables([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
 
 
-def found(t: Tables) -> list[Finding]:
+def find_all(t: Tables) -> list[Finding]:
     return list(below_roofline.find(t, Settings()))
 
 
 def test_held_against_comparable_problems() -> None:
-    [one] = found(planted())
+    [one] = find_all(planted())
     assert one.problem == problem_from_text(LARGE[0].text)
     now, within = least(LARGE[0]) / 0.1, least(LARGE[0]) / 0.8
     assert one.per_call_us == pytest.approx(now - within)
@@ -73,37 +75,37 @@ def test_the_number_of_calls_comes_from_the_log() -> None:
     ``logparse capture --trace`` traces only a few steps, but the log has the calls of all steps.
     """
     whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
-    [one] = found(replace(planted(), workload=tables(workload=whole).workload))
+    [one] = find_all(replace(planted(), workload=tables(workload=whole).workload))
     assert one.per_call_us is not None
     assert (one.calls, one.saving_us) == (20, pytest.approx(20 * one.per_call_us))
 
 
 def test_what_all_reach_is_no_finding() -> None:
-    assert found(traced([(p, least(p) / 0.2) for p in LARGE])) == []
+    assert find_all(make_trace_tables([(p, least(p) / 0.2) for p in LARGE])) == []
 
 
 @pytest.mark.parametrize(("efficiency", "count"), [(0.24, 1), (0.26, 0)])
 def test_alone_it_is_held_against_the_roofline(efficiency: float, count: int) -> None:
-    found_ = found(traced([(LARGE[0], least(LARGE[0]) / efficiency)]))
+    found_ = find_all(make_trace_tables([(LARGE[0], least(LARGE[0]) / efficiency)]))
     assert len(found_) == count
     assert all("fewer than 4 comparable problems" in x.message for x in found_)
 
 
 def test_small_problems_are_never_expected_below_a_launch() -> None:
     small = replace(gemm(1), m=64, n=64, k=64)
-    assert found(traced([(small, 15.0)])) == []
-    [one] = found(traced([(small, 20.0)]))
+    assert find_all(make_trace_tables([(small, 15.0)])) == []
+    [one] = find_all(make_trace_tables([(small, 20.0)]))
     assert one.per_call_us == 20.0 - LEAST_US
 
 
 def test_an_unknown_device_has_no_roofline() -> None:
     unknown = replace(planted(), facts=tables(facts=facts("trace", device="Abacus")).facts)
-    assert found(unknown) == []
+    assert find_all(unknown) == []
 
 
 def test_convolutions_compare_within_their_direction() -> None:
     unknown = replace(W, mode="transposed")  # no measured times of such a convolution are shipped
-    [one] = found(traced([(unknown, 40 * least(unknown)), *((p, least(p)) for p in LARGE)]))
+    [one] = find_all(make_trace_tables([(unknown, 40 * least(unknown)), *((p, least(p)) for p in LARGE)]))
     assert one.problem is not None
     assert one.problem.text == unknown.text
     assert "fewer than" in one.message
@@ -116,8 +118,8 @@ def test_calls_with_comparable_times_are_left_to_another_analyzer() -> None:
     comparable convolutions on an MI300X.
     """
     plain = replace(W, groups=1)
-    given = traced([(plain, 40 * least(plain))])
-    assert found(given) == []
+    given = make_trace_tables([(plain, 40 * least(plain))])
+    assert find_all(given) == []
     assert [x.problem for x in slower_than_comparable.find(given, Settings())] == [plain]
 
 
@@ -138,7 +140,7 @@ def test_what_was_timed_is_no_longer_estimated() -> None:
         known = replace(
             given, measurements=replayed.measurements, facts=pd.concat([given.facts, replayed.facts], ignore_index=True)
         )
-        assert len(found(known)) == expected
+        assert len(find_all(known)) == expected
 
 
 def test_a_replay_takes_it_first() -> None:

@@ -23,20 +23,22 @@ def planted() -> Tables:
     )
 
 
-def said(t: Tables) -> str:
+def find_remarks(t: Tables) -> str:
     return "\n".join(x.message for x in completeness.find(t, Settings()))
 
 
 def test_operators_of_a_trace_without_inputs_are_remarked() -> None:
     unread = [message("profiler", name, UNREAD) for name in ("aten::mm", "aten::addmm")]
-    assert said(tables(messages=unread)).startswith("2 × aten::addmm, aten::mm cannot be analysed, because the trace")
-    assert said(tables(messages=[message("profiler", "", "Memset (Device)")])) == ""
+    assert find_remarks(tables(messages=unread)).startswith(
+        "2 × aten::addmm, aten::mm cannot be analysed, because the trace"
+    )
+    assert find_remarks(tables(messages=[message("profiler", "", "Memset (Device)")])) == ""
 
 
 def test_level_may_have_disabled_the_mask() -> None:
-    assert "silently disables HIPBLASLT_LOG_MASK" in said(tables(messages=[message("api")]))
-    assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("error")]))
-    assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("api", "cublasLtCreate")]))
+    assert "silently disables HIPBLASLT_LOG_MASK" in find_remarks(tables(messages=[message("api")]))
+    assert "HIPBLASLT_LOG_LEVEL" not in find_remarks(tables(messages=[message("error")]))
+    assert "HIPBLASLT_LOG_LEVEL" not in find_remarks(tables(messages=[message("api", "cublasLtCreate")]))
 
 
 def test_no_hipblaslt_advice_for_a_cublaslt_log() -> None:
@@ -44,21 +46,21 @@ def test_no_hipblaslt_advice_for_a_cublaslt_log() -> None:
     # A log is taken to be from cuBLASLt if its calls name a cuBLASLt algorithm, or if another file of the run states
     # the backend CUDA. The advice is for logs that lack calls, but a log of cuBLASLt has all calls.
     calls = [call(gemm().text, category="trace")]
-    assert "HIPBLASLT_LOG_LEVEL" in said(tables(calls=calls))
-    assert said(tables(calls=calls, facts=facts("other", backend="CUDA"))) == ""
-    assert said(tables(calls=[calls[0] | {"solution": "cublaslt:id=66"}])) == ""
+    assert "HIPBLASLT_LOG_LEVEL" in find_remarks(tables(calls=calls))
+    assert find_remarks(tables(calls=calls, facts=facts("other", backend="CUDA"))) == ""
+    assert find_remarks(tables(calls=[calls[0] | {"solution": "cublaslt:id=66"}])) == ""
 
 
 def test_lines_that_a_tool_wrote_show_no_mask() -> None:
-    assert said(tables(calls=[call(gemm().text, by_tool=True)])) == ""
+    assert find_remarks(tables(calls=[call(gemm().text, by_tool=True)])) == ""
 
 
 def test_a_log_that_ends_in_the_middle() -> None:
     t = tables(calls=[call(gemm().text)])
     cut = replace(t, sources=t.sources.assign(ended="in the middle of a line"))
-    assert "log ends in the middle of a line" in said(cut)
-    assert "ends" not in said(replace(t, sources=t.sources.assign(ended=None)))
-    assert "ends inside a message" in said(
+    assert "log ends in the middle of a line" in find_remarks(cut)
+    assert "ends" not in find_remarks(replace(t, sources=t.sources.assign(ended=None)))
+    assert "ends inside a message" in find_remarks(
         tables(messages=[message("info", text="(the log ends inside this message)")])
     )
 
@@ -66,31 +68,33 @@ def test_a_log_that_ends_in_the_middle() -> None:
 def test_a_rank_with_few_calls() -> None:
     g = gemm().text
     uneven = [work(g, 1000, pid=1), work(g, 990, pid=2), work(g, 1010, pid=3), work(g, 400, pid=4)]
-    assert "1 of 4 processes logged less than half as many bench calls as the median of 995: 4 (400)" in said(
+    assert "1 of 4 processes logged less than half as many bench calls as the median of 995: 4 (400)" in find_remarks(
         tables(workload=uneven)
     )
     other = {"calls_from": "miopen_cmd", "pid": 9}
-    assert "of 4" in said(tables(workload=[*uneven, work(g, 1) | other])), (
+    assert "of 4" in find_remarks(tables(workload=[*uneven, work(g, 1) | other])), (
         "another log's counts are no rank of this one"
     )
-    assert said(tables(workload=uneven[:3])) == ""
-    assert said(tables(workload=[work(g, 1, pid=1)])) == ""
+    assert find_remarks(tables(workload=uneven[:3])) == ""
+    assert find_remarks(tables(workload=[work(g, 1, pid=1)])) == ""
 
 
 def test_bench_trace_and_api_lines_together_are_approximate() -> None:
     one = gemm().text
     lines = [call(one, count=10), call(one, count=9, category="trace")]
     api = tables(calls=lines[1:], messages=[message("api")])
-    assert "threads lose" in said(replace(api, sources=api.sources.assign(reject_lines=1)))
+    assert "threads lose" in find_remarks(replace(api, sources=api.sources.assign(reject_lines=1)))
     whole = tables(calls=lines)
     torn = replace(whole, sources=whole.sources.assign(reject_lines=2))
-    assert "has rejected lines: if hipBLASLt logs bench, trace and api lines together, its threads" in said(torn)
-    assert "threads lose" not in said(whole)
-    assert "threads lose" not in said(replace(torn, calls=torn.calls[:1]))
+    assert "has rejected lines: if hipBLASLt logs bench, trace and api lines together, its threads" in find_remarks(
+        torn
+    )
+    assert "threads lose" not in find_remarks(whole)
+    assert "threads lose" not in find_remarks(replace(torn, calls=torn.calls[:1]))
 
 
 def test_times_of_an_unknown_problem_are_remarked() -> None:
-    assert ": 2 lines of MIOpen with a time or solver cannot be assigned" in said(
+    assert ": 2 lines of MIOpen with a time or solver cannot be assigned" in find_remarks(
         tables(messages=[message("miopen_info", text=SHARED) | {"count": 2}])
     )
 
@@ -98,16 +102,20 @@ def test_times_of_an_unknown_problem_are_remarked() -> None:
 def test_a_file_of_nothing() -> None:
     units: dict[str, object] = dict.fromkeys(("call_lines", "message_lines", "measurement_lines", "fact_lines"), 0)
     t = tables(sources=[{"source_id": "x", "run": "r", "path": "empty.csv"} | units])
-    assert said(t).startswith("no line could be read in 1 file: empty.csv. If one of them is a log")
-    assert said(replace(t, sources=t.sources.assign(bytes=0))) == "1 empty file: empty.csv"
-    assert said(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
-    assert said(replace(t, sources=t.sources.assign(path="capture_traces/trace_1_g1.json.gz"))) != "", "a user's folder"
-    assert said(replace(t, sources=t.sources.assign(path="job/capture_traces/trace_1_g1.json.gz"))) == ""
+    assert find_remarks(t).startswith("no line could be read in 1 file: empty.csv. If one of them is a log")
+    assert find_remarks(replace(t, sources=t.sources.assign(bytes=0))) == "1 empty file: empty.csv"
+    assert find_remarks(replace(t, sources=t.sources.assign(fact_lines=3))) == ""
+    assert find_remarks(replace(t, sources=t.sources.assign(path="capture_traces/trace_1_g1.json.gz"))) != "", (
+        "a user's folder"
+    )
+    assert find_remarks(replace(t, sources=t.sources.assign(path="job/capture_traces/trace_1_g1.json.gz"))) == ""
 
 
 def test_many_unknown_files_are_one_remark() -> None:
     units: dict[str, object] = dict.fromkeys(("call_lines", "message_lines", "measurement_lines", "fact_lines"), 0)
     rows = [units | {"source_id": f"{i}", "run": "r", "path": f"{i:03}.py", "bytes": 9} for i in range(120)]
-    assert said(tables(sources=rows)).startswith("no line could be read in 120 files: 000.py, 001.py, 002.py …. If")
+    assert find_remarks(tables(sources=rows)).startswith(
+        "no line could be read in 120 files: 000.py, 001.py, 002.py …. If"
+    )
     empty = [row | {"bytes": 0} for row in rows[:2]]
-    assert said(tables(sources=empty + rows[2:])).splitlines()[0] == "2 empty files: 000.py, 001.py"
+    assert find_remarks(tables(sources=empty + rows[2:])).splitlines()[0] == "2 empty files: 000.py, 001.py"

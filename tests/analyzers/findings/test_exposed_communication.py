@@ -25,7 +25,7 @@ def kernel(us: float, calls: int, name: str, op: str = "", operator: str | None 
     return row | {"calls": calls, "total_us": us, "min_us": us / calls, "max_us": us / calls}
 
 
-def traced(alone_us: float, **more: str) -> Tables:
+def make_trace_tables(alone_us: float, **more: str) -> Tables:
     known = {"gpu_busy_us": "1000.0", "gpu_window_us": "1000.0", "gpu_communication_alone_us": str(alone_us), **more}
     rows = [
         kernel(400.0, 2, KERNEL, "record_param_comms", GRADIENTS),
@@ -37,7 +37,7 @@ def traced(alone_us: float, **more: str) -> Tables:
 
 def planted() -> Tables:
     """Return a trace of two steps of 500 µs. For 300 µs of this 1 ms, the GPU only communicates."""
-    return traced(300.0, profiler_steps="2", profiler_steps_us="1000.0")
+    return make_trace_tables(300.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
 def test_communication_that_nothing_hides() -> None:
@@ -54,7 +54,7 @@ def test_communication_that_nothing_hides() -> None:
 
 @pytest.mark.parametrize(("alone", "found"), [(0.0, 0), (29.0, 0), (30.0, 1)])
 def test_what_is_below_the_floor_is_no_finding(alone: float, found: int) -> None:
-    assert len(exposed_communication.find(traced(alone), Settings(min_gain=0.03))) == found
+    assert len(exposed_communication.find(make_trace_tables(alone), Settings(min_gain=0.03))) == found
 
 
 def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:

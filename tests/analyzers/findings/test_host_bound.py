@@ -13,14 +13,14 @@ def kernel(us: float, calls: int, name: str = "relu_kernel") -> dict[str, object
     return row | {"total_us": us, "min_us": us / calls, "max_us": us / calls}
 
 
-def traced(busy_us: float, window_us: float = 1000.0, **more: str) -> Tables:
+def make_trace_tables(busy_us: float, window_us: float = 1000.0, **more: str) -> Tables:
     known = facts("trace", gpu_busy_us=str(busy_us), gpu_window_us=str(window_us), **more)
     return tables(kernels=[kernel(busy_us, 50)], facts=known)
 
 
 def planted() -> Tables:
     """Return a trace of two steps of 500 µs. The GPU works for 540 µs of this 1 ms."""
-    return traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
+    return make_trace_tables(540.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
 def test_a_gpu_that_waits() -> None:
@@ -35,7 +35,7 @@ def test_a_gpu_that_waits() -> None:
 
 @pytest.mark.parametrize(("busy", "found"), [(799.0, 1), (800.0, 0), (1000.0, 0)])
 def test_the_bound(busy: float, found: int) -> None:
-    assert len(host_bound.find(traced(busy), Settings())) == found
+    assert len(host_bound.find(make_trace_tables(busy), Settings())) == found
 
 
 def test_nothing_is_known_without_a_window() -> None:
@@ -43,7 +43,7 @@ def test_nothing_is_known_without_a_window() -> None:
 
 
 def test_unmarked_steps_are_stated() -> None:
-    [found] = host_bound.find(traced(100.0), Settings())
+    [found] = host_bound.find(make_trace_tables(100.0), Settings())
     assert "The trace marks no steps, so pauses between requests count as waiting." in found.message
 
 
@@ -54,7 +54,7 @@ def test_the_host_is_judged_without_the_profiler(step_us: float, found: int) -> 
     The profiler slows the host.
     """
     # On an H200 a ResNet-50 step took 30 ms without the profiler and 48 ms with it. The GPU worked for 27 ms.
-    timed = traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us=str(step_us))
+    timed = make_trace_tables(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us=str(step_us))
     findings = host_bound.find(timed, Settings())
     assert len(findings) == found
     assert steps(timed, Settings()) == (2.0, 2 * step_us)
@@ -62,5 +62,5 @@ def test_the_host_is_judged_without_the_profiler(step_us: float, found: int) -> 
 
 
 def test_graphs_are_not_advised_where_they_are_launched() -> None:
-    [found] = host_bound.find(traced(100.0, graph_launches="7"), Settings())
+    [found] = host_bound.find(make_trace_tables(100.0, graph_launches="7"), Settings())
     assert found.advice == host_bound.BEYOND_GRAPHS

@@ -78,10 +78,10 @@ def check(analyzer: Analyzer, given: Tables) -> None:
         pd.testing.assert_frame_equal(getattr(given, name), before[name])
     assert {x.analyzer for x in found} == {analyzer.name}
     for how in ORDERS:
-        assert list(analyzer.find(changed(given, how), Settings())) == found
+        assert list(analyzer.find(reorder_rows(given, how), Settings())) == found
 
 
-def changed(given: Tables, how: str) -> Tables:
+def reorder_rows(given: Tables, how: str) -> Tables:
     def one(frame: pd.DataFrame) -> pd.DataFrame:
         return frame.iloc[::-1] if how == "reversed" else frame.sample(frac=1.0, random_state=7)
 
@@ -125,7 +125,7 @@ def test_all_cases_together(how: str) -> None:
     results.
     """
     found, recommendation = answers_together()
-    given = changed(together(), how)
+    given = reorder_rows(together(), how)
     before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
     for analyzer in ANALYZERS:
         assert {x.analyzer for x in found[analyzer.name]} == {analyzer.name}

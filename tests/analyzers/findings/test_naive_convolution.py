@@ -25,7 +25,7 @@ NAIVE = {
 SOLVER = {x: f"miopen:ConvDirectNaiveConv{word}" for x, word in zip("FBW", ("Fwd", "Bwd", "Wrw"), strict=True)}
 
 
-def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
+def make_trace_tables(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
     """Return made-up data of a trace from rows of (convolution, kernel, number of launches, µs per launch).
 
     ``calls`` is how often each convolution is called.
@@ -47,10 +47,10 @@ def planted() -> Tables:
     """Return made-up data of a trace in which MIOpen ran a naive (very slow) solver, on an unknown GPU."""
     # There is only one short call. Other tests add these data to the data of further tests, where a long call would
     # hide everything else.
-    return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
+    return make_trace_tables((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
 
 
-def found(given: Tables) -> list[Finding]:
+def find_all(given: Tables) -> list[Finding]:
     return list(find(given, Settings()))
 
 
@@ -59,8 +59,8 @@ def test_a_naive_forward_pass_has_an_estimated_saving() -> None:
 
     A good solver is assumed to reach half of the speed that the roofline allows. Here the naive forward pass takes 2 s.
     """
-    given = traced((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
-    (one,) = found(given)
+    given = make_trace_tables((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
+    (one,) = find_all(given)
     assert (one.problem, one.calls) == (VIDEO, 10)
     assert one.message.startswith(
         "F takes 2 s with the naive solver, 0.052 TFLOP/s; at half of the roofline the convolution would take "
@@ -78,7 +78,7 @@ def test_a_naive_forward_pass_has_an_estimated_saving() -> None:
 @pytest.mark.parametrize("direction", ["B", "W"])
 def test_other_passes_and_unknown_devices(direction: str) -> None:
     problem = replace(VIDEO, direction=direction)  # type: ignore[arg-type]
-    (one,) = found(traced((problem, NAIVE[direction], 10, 2e6)))
+    (one,) = find_all(make_trace_tables((problem, NAIVE[direction], 10, 2e6)))
     assert one.message.startswith(f"{direction} takes 2 s with the naive solver, 0.052")
     assert "no time of another solver is known" in one.message
     assert (one.per_call_us, one.saving_us) == (None, None)
@@ -95,12 +95,12 @@ def test_other_passes_and_unknown_devices(direction: str) -> None:
     ids=["search", "fast", "small", "other"],
 )
 def test_what_is_no_finding(rows: list[tuple[ConvProblem, str, int, float]]) -> None:
-    assert found(traced(*rows, **RADEON)) == []
+    assert find_all(make_trace_tables(*rows, **RADEON)) == []
 
 
 def test_a_search_within_the_only_call_is_no_naive_pass() -> None:
     rows = [(VIDEO, NAIVE["F"], 1, 5e6), (VIDEO, "igemm_fwd_gtcx35", 9, 5e3)]
-    assert found(traced(*rows, calls=1, **RADEON)) == []
+    assert find_all(make_trace_tables(*rows, calls=1, **RADEON)) == []
 
 
 DRIVER = (
@@ -124,7 +124,7 @@ def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) ->
     Splitting the convolution is another way out. Letting MIOpen search for solvers again is not, because it would skip
     the same solver again.
     """
-    (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
+    (one,) = find_all(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
     assert "MIOpen skipped GemmFwdRest, which needs 3.04 GiB of workspace, because the call gave less" in one.message
     assert one.now_us == 900_500
@@ -160,7 +160,7 @@ MIOpen(HIP): Info [EvaluateInvokers] ConvDirectNaiveConv{name}: naive_conv_ab_no
 MIOpen(HIP): Info [FillFindReturnParameters] {which} Chosen Algorithm: ConvDirectNaiveConv{name} , 0, 4123.5
 MIOpen(HIP): Command [LogCmdConvolution] {line}
 """
-    (one,) = found(read(store, tmp_path, {"job.log": log}))
+    (one,) = find_all(read(store, tmp_path, {"job.log": log}))
     assert isinstance(one.problem, ConvProblem)
     assert (one.problem.direction, one.now_us, one.calls) == (direction, 4_123_500, 1)
     assert f"MIOpen skipped {solver}, which needs " in one.message
@@ -180,7 +180,7 @@ def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: 
         f"{key.format(6, 4)}=GemmFwdRest:40,1631321856,miopenConvolutionFwdAlgoGEMM;{naive.format(450)}\n",
         f"{key.format(10, 8)}={naive.format(900.5)}\n",
     ]
-    (one,) = found(read(store, tmp_path, {"gfx1100_48.HIP.3_5_1_abc.ufdb.txt": "".join(rows)}))
+    (one,) = find_all(read(store, tmp_path, {"gfx1100_48.HIP.3_5_1_abc.ufdb.txt": "".join(rows)}))
     assert one.problem == VIDEO
     assert "GemmFwdRest takes 40 ms for " in one.message
     assert "which scales to 80 ms for this convolution" in one.message
@@ -191,18 +191,18 @@ def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: 
 def test_another_solver_of_the_problem_or_another_pass_of_the_layer() -> None:
     slow = measurement(F.text, SOLVER["F"], 9e4, source_id="log", origin="miopen-chosen")
     called = {"calls": [call(F.text, count=5)], "workload": [work(F.text, 5)]}
-    (one,) = found(tables(measurements=[slow, measurement(F.text, "miopen:GemmFwdRest", 300.0)], **called))
+    (one,) = find_all(tables(measurements=[slow, measurement(F.text, "miopen:GemmFwdRest", 300.0)], **called))
     assert one.message.startswith("F takes 90 ms with the naive solver")
     assert "GemmFwdRest takes 300 µs" in one.message
     assert one.saving_us == pytest.approx(5 * 89_700)
     passes = [measurement(B.text, "miopen:GemmBwdRest", 200.0), measurement(W.text, "miopen:GemmWrwUniversal", 500.0)]
-    (one,) = found(tables(measurements=[slow, *passes], **called))
+    (one,) = find_all(tables(measurements=[slow, *passes], **called))
     assert "its W pass takes 500 µs" in one.message
 
 
 def test_a_pick_that_is_naive_now_and_then_is_not_the_pass() -> None:
     rows = [measurement(F.text, x, 9e4, origin="miopen-chosen") for x in (SOLVER["F"], "miopen:A", "miopen:A")]
-    assert found(tables(measurements=rows, workload=[work(F.text, 3)])) == []
+    assert find_all(tables(measurements=rows, workload=[work(F.text, 3)])) == []
 
 
 def test_the_workspace_of_the_gemm_solver() -> None:
@@ -218,7 +218,7 @@ def test_the_workspace_of_the_gemm_solver() -> None:
 
 def test_tensors_beyond_an_int() -> None:
     large = replace(VIDEO, n=700)
-    (one,) = found(traced((large, NAIVE["F"], 10, 3e8), **RADEON))
+    (one,) = find_all(make_trace_tables((large, NAIVE["F"], 10, 3e8), **RADEON))
     assert "a tensor has 26,880,000,000 elements" in one.message
     assert one.advice is not None
     assert one.advice.startswith("Split the batch")
@@ -226,6 +226,6 @@ def test_tensors_beyond_an_int() -> None:
 
 def test_a_depth_of_one_is_not_split() -> None:
     flat = replace(VIDEO, d=3, out_d=1, h=2000, w=900, out_h=1998, out_w=898)
-    (one,) = found(traced((flat, NAIVE["F"], 10, 2e6), **RADEON))
+    (one,) = find_all(make_trace_tables((flat, NAIVE["F"], 10, 2e6), **RADEON))
     assert one.advice is not None
     assert "split the height into 4 parts" in one.advice

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analyzers.evidence.passes import passes
+from analyzers.evidence.passes import find_best_pass_times
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slow_wrw
 from analyzers.findings.slow_wrw import comparable_w
@@ -17,16 +17,16 @@ from tests.analyzers.example import B, F, W
 MI300X = facts("m", arch="gfx942", cu_count="304")
 
 
-def given(f: float | None, b: float | None, w: float, **more: list[dict[str, object]]) -> Tables:
+def make_pass_tables(f: float | None, b: float | None, w: float, **more: list[dict[str, object]]) -> Tables:
     rows = [measurement(p.text, "miopen:ConvAsm", t) for p, t in ((F, f), (B, b)) if t is not None]
     return tables(measurements=[*rows, measurement(W.text, "miopen:ConvHipImplicitGemmGroupWrwXdlops", w)], **more)
 
 
 def planted() -> Tables:
-    return given(100.0, 200.0, 700.0, workload=[work(W.text, 8)], facts=MI300X)
+    return make_pass_tables(100.0, 200.0, 700.0, workload=[work(W.text, 8)], facts=MI300X)
 
 
-def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
+def find_slow_gradients(t: Tables, settings: Settings | None = None) -> list[Finding]:
     return [x for x in slow_wrw.find(t, settings or Settings()) if x.problem is not None]
 
 
@@ -46,7 +46,7 @@ def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
     ],
 )
 def test_criterion(f: float | None, b: float | None, w: float, loss: float | None) -> None:
-    found = slow(given(f, b, w))
+    found = find_slow_gradients(make_pass_tables(f, b, w))
     assert [x.per_call_us for x in found] == ([] if loss is None else [pytest.approx(loss)])
 
 
@@ -55,7 +55,9 @@ def test_remarks_mention_only_convolutions_of_the_run() -> None:
     of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
     calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
     found = {
-        name: slow_wrw.find(given(100.0, 200.0, 700.0, workload=called, facts=MI300X, sources=[of_other]), Settings())
+        name: slow_wrw.find(
+            make_pass_tables(100.0, 200.0, 700.0, workload=called, facts=MI300X, sources=[of_other]), Settings()
+        )
         for name, called in calls.items()
     }
     assert [x.message for x in found["F"] if x.problem is None] == []
@@ -68,17 +70,19 @@ def test_remarks_mention_only_convolutions_of_the_run() -> None:
 
 
 def test_factor_and_floor_are_settings() -> None:
-    assert len(slow(given(100.0, 100.0, 250.0), Settings(slow_factor=2.0))) == 1
-    assert slow(given(100.0, 100.0, 350.0), Settings(slow_floor_ms=0.35)) == []
+    assert len(find_slow_gradients(make_pass_tables(100.0, 100.0, 250.0), Settings(slow_factor=2.0))) == 1
+    assert find_slow_gradients(make_pass_tables(100.0, 100.0, 350.0), Settings(slow_floor_ms=0.35)) == []
 
 
 def test_saving_needs_calls() -> None:
-    [without] = slow(given(100.0, 200.0, 700.0))
+    [without] = find_slow_gradients(make_pass_tables(100.0, 200.0, 700.0))
     assert (without.calls, without.saving_us) == (None, None)
     logged = replace(W, mode=None)  # another text of the same layer, linked
-    [weighed] = slow(given(100.0, 200.0, 700.0, calls=[call(logged.text)], workload=[work(logged.text, 8)]))
+    [weighed] = find_slow_gradients(
+        make_pass_tables(100.0, 200.0, 700.0, calls=[call(logged.text)], workload=[work(logged.text, 8)])
+    )
     assert (weighed.calls, weighed.saving_us) == (8, 4000.0)
-    [uncounted] = slow(given(100.0, 200.0, 700.0, workload=[work(logged.text, None)]))
+    [uncounted] = find_slow_gradients(make_pass_tables(100.0, 200.0, 700.0, workload=[work(logged.text, None)]))
     assert uncounted.saving_us is None
 
 
@@ -89,7 +93,7 @@ def test_estimates_and_picks_are_no_measurements() -> None:
         measurement(W.text, "miopen:B", 1.0, origin="driver-list"),
         measurement(W.text, "miopen:B", 1.0, origin="miopen-chosen"),
     ]
-    assert [x.per_call_us for x in slow(tables(measurements=rows))] == [800.0]
+    assert [x.per_call_us for x in find_slow_gradients(tables(measurements=rows))] == [800.0]
 
 
 @pytest.mark.parametrize(
@@ -110,12 +114,14 @@ def test_a_slow_solver_that_did_not_run_is_no_finding(ran: str, us: float, elsew
         measurement(W.text, "miopen:B", us, origin="miopen-log", source_id="log"),
     ]
     t = tables(measurements=rows, facts=[*facts("m", arch="gfx942"), *facts("log", arch=elsewhere)])
-    assert any(x.evidence.shown["source_id"] == "m" for x in slow(t)) is still
+    assert any(x.evidence.shown["source_id"] == "m" for x in find_slow_gradients(t)) is still
 
 
 def test_a_log_that_is_fine_needs_no_remark() -> None:
-    assert slow_wrw.find(given(100.0, 100.0, 120.0), Settings()) == []
-    assert len(slow_wrw.find(given(100.0, 100.0, 120.0, facts=facts("m", find_db="system")), Settings())) == 1
+    assert slow_wrw.find(make_pass_tables(100.0, 100.0, 120.0), Settings()) == []
+    assert (
+        len(slow_wrw.find(make_pass_tables(100.0, 100.0, 120.0, facts=facts("m", find_db="system")), Settings())) == 1
+    )
 
 
 def test_siblings_are_of_the_same_file() -> None:
@@ -125,7 +131,7 @@ def test_siblings_are_of_the_same_file() -> None:
             measurement(W.text, "miopen:B", 900.0, source_id="two"),
         ]
     )
-    assert slow(t) == []
+    assert find_slow_gradients(t) == []
 
 
 def test_expected_time_comes_from_other_layers_on_the_same_gpu() -> None:
@@ -140,7 +146,7 @@ def test_expected_time_comes_from_other_layers_on_the_same_gpu() -> None:
     rows += [measurement(replace(odd, direction=d).text, "miopen:A", 100.0, source_id="db") for d in ("F", "B")]
     rows.append(measurement(odd.text, "miopen:naive", 9000.0, source_id="db"))
     given = tables(measurements=rows, facts=facts("db", arch="gfx90a", cu_count="77"))
-    [found] = slow(given)
+    [found] = find_slow_gradients(given)
     true = 5 + 1e-8 * float(odd.flops or 0)
     words = comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "77"})[odd.text]
     assert words in found.message
@@ -160,11 +166,11 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
         facts=[*MI300X, *facts("e", arch="gfx942", cu_count="80")],
         measurements=[*t.measurements.to_dict("records"), *other],
     )
-    (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
+    (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
     of_shipped_times = "comparable W problems take 259 µs"
     assert found.message.endswith(f"3.5× its B (200 µs); {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
-    (alone,) = slow(t)
+    (alone,) = find_slow_gradients(t)
     assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)
 
 
@@ -173,7 +179,7 @@ def test_a_device_without_a_known_number_of_cus_is_not_named() -> None:
     other = measurement(W.text, "miopen:GemmWrw", 90.0, source_id="e")
     rows = [*t.measurements.to_dict("records"), other]
     held = tables(workload=[work(W.text, 8)], facts=[*MI300X, *facts("e", arch="gfx942")], measurements=rows)
-    (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
+    (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
     assert "CUs" not in found.message
 
 
@@ -188,9 +194,9 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
         workload=[work(W.text, 10)],
         facts=[*facts("a", arch="gfx90a", cu_count="104"), *facts("b", arch="gfx942", cu_count="304")],
     )
-    assert [(x.per_call_us, x.saving_us) for x in slow(t)] == [(400.0, None), (700.0, None)]
+    assert [(x.per_call_us, x.saving_us) for x in find_slow_gradients(t)] == [(400.0, None), (700.0, None)]
     target = Settings(target={"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"})
-    assert [(x.per_call_us, x.saving_us) for x in slow(t, target)] == [(700.0, 7000.0)]
+    assert [(x.per_call_us, x.saving_us) for x in find_slow_gradients(t, target)] == [(700.0, 7000.0)]
 
 
 def test_gpu_names_and_architectures_are_matched() -> None:
@@ -204,7 +210,7 @@ def test_gpu_names_and_architectures_are_matched() -> None:
     ]
     where = [*facts("db", arch="gfx942", cu_count="304"), *facts("driver", device="AMD Instinct MI300X")]
     t = tables(measurements=rows, workload=[work(W.text, 10)], facts=where)
-    assert [(x.per_call_us, x.saving_us) for x in slow(t)] == [(400.0, 4000.0)]
+    assert [(x.per_call_us, x.saving_us) for x in find_slow_gradients(t)] == [(400.0, 4000.0)]
 
 
 @pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
@@ -222,7 +228,7 @@ def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
     sources = pd.DataFrame(
         {"source_id": ["m", "earlier"], "run": [t.run, "another"], "path": ["m.csv", "e.csv"], "format": "table"}
     )
-    found = slow(replace(t, sources=sources))
+    found = find_slow_gradients(replace(t, sources=sources))
     assert [(x.per_call_us, x.saving_us, x.evidence.source_id) for x in found] == [(400.0, 4000.0, "m")]
     [summary] = [
         x
@@ -239,11 +245,11 @@ def test_a_tuned_user_file_counts_for_its_device() -> None:
         for p, t in zip((F, W), ts, strict=True)
     ]
     where = [*facts("system", arch="gfx942", cu_count="304"), *facts("user", arch="gfx942", cu_count="304")]
-    assert slow(tables(measurements=rows, facts=where)) == []
+    assert find_slow_gradients(tables(measurements=rows, facts=where)) == []
 
 
 def test_signs() -> None:
-    [naive] = slow(
+    [naive] = find_slow_gradients(
         tables(
             measurements=[
                 measurement(F.text, "miopen:ConvAsm", 100.0),
@@ -253,13 +259,15 @@ def test_signs() -> None:
         )
     )
     assert naive.message.endswith("; the naive solver is the fastest known solver")
-    [plain] = slow(given(100.0, 100.0, 1000.0))
+    [plain] = find_slow_gradients(make_pass_tables(100.0, 100.0, 1000.0))
     assert "naive" not in plain.message
 
 
 def test_without_siblings_nothing_is_claimed() -> None:
-    assert slow(given(None, None, 500.0, facts=MI300X)) == []
-    summary = slow_wrw.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[0]
+    assert find_slow_gradients(make_pass_tables(None, None, 500.0, facts=MI300X)) == []
+    summary = slow_wrw.find(
+        make_pass_tables(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings()
+    )[0]
     assert (
         summary.message == "m, gfx1100: 0 of 1 backward-weight (W) problem are slow; 1 have no F or B time in the file"
     )
@@ -277,7 +285,7 @@ def test_totals() -> None:
             measurement(other["W"].text, "miopen:A", 200.0),
         ]
     )
-    total = slow_wrw.totals(slow_wrw.backward_weights(passes(t), Settings()))
+    total = slow_wrw.totals(slow_wrw.backward_weights(find_best_pass_times(t), Settings()))
     assert total == {
         "problems": 2,
         "slow": 1,
@@ -330,7 +338,7 @@ def kernel(problem: str, name: str, us: float, calls: int = 4) -> dict[str, obje
     return row | {"calls": calls, "total_us": us * calls, "min_us": us, "max_us": us}
 
 
-def traced(w_us: float, **known: str) -> Tables:
+def make_trace_tables(w_us: float, **known: str) -> Tables:
     """Return the trace of four steps of a job with a single convolution layer.
 
     Its weight gradient launches two kernels in each step and takes ``w_us`` µs in each.
@@ -346,13 +354,13 @@ def traced(w_us: float, **known: str) -> Tables:
 
 
 def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
-    [found] = slow(traced(700.0, device="AMD Instinct MI300X", cu_count="304"))
+    [found] = find_slow_gradients(make_trace_tables(700.0, device="AMD Instinct MI300X", cu_count="304"))
     assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
     assert found.evidence.shown["solution"] == "kernel:igemm_wrw"
     assert "W takes 700 µs with igemm_wrw, 3.5× its B (200 µs)" in found.message
     assert found.advice is not None
     assert "MIOpen" in found.advice
-    assert slow(traced(590.0)) == []
+    assert find_slow_gradients(make_trace_tables(590.0)) == []
 
 
 @pytest.mark.parametrize("known", [{"arch": "sm_90"}, {"device": "NVIDIA H200"}, {"backend": "CUDA"}])
@@ -361,17 +369,19 @@ def test_advice_on_nvidia_is_to_measure_with_logparse(known: dict[str, str]) -> 
 
     No NVIDIA tool searches for faster kernels as MIOpen does.
     """
-    [found] = slow(traced(700.0, **known))
+    [found] = find_slow_gradients(make_trace_tables(700.0, **known))
     assert found.advice == slow_wrw.TUNE_CUDNN
     assert found.remedy == Replay()
-    [amd] = slow(traced(700.0, arch="gfx942"))
+    [amd] = find_slow_gradients(make_trace_tables(700.0, arch="gfx942"))
     assert amd.remedy == Search()
 
 
 def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
-    both = traced(700.0, device="AMD Instinct MI300X", cu_count="304")
-    rows = given(100.0, 200.0, 800.0).measurements
-    found = slow(replace(both, measurements=rows, facts=pd.concat([both.facts, tables(facts=MI300X).facts])))
+    both = make_trace_tables(700.0, device="AMD Instinct MI300X", cu_count="304")
+    rows = make_pass_tables(100.0, 200.0, 800.0).measurements
+    found = find_slow_gradients(
+        replace(both, measurements=rows, facts=pd.concat([both.facts, tables(facts=MI300X).facts]))
+    )
     assert [(x.per_call_us, x.calls) for x in found] == [(500.0, 4)]  # the smaller loss of one device
 
 

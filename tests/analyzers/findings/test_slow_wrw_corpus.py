@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analyzers.evidence.passes import passes
+from analyzers.evidence.passes import find_best_pass_times
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slow_wrw
 from tests.analyzers.build import tables
@@ -60,7 +60,7 @@ def load(name: str) -> Tables:
 def test_mi300x() -> None:
     given = load("gfx942130.HIP.fdb.txt.bz2")
     assert given.conv_problems["direction"].value_counts().to_dict() == {"F": 3391, "W": 3137, "B": 3072}
-    w = slow_wrw.backward_weights(passes(given), Settings())
+    w = slow_wrw.backward_weights(find_best_pass_times(given), Settings())
     total = slow_wrw.totals(w)
     assert (total["problems"], total["slow"]) == (3137, 299)
     layers = given.conv_problems.groupby("direction")["layer"].agg(set)
@@ -73,6 +73,6 @@ def test_mi300x() -> None:
 
 @pytest.mark.nightly
 def test_mi210() -> None:
-    w = slow_wrw.backward_weights(passes(load("gfx90a68.HIP.fdb.txt.bz2")), Settings())
+    w = slow_wrw.backward_weights(find_best_pass_times(load("gfx90a68.HIP.fdb.txt.bz2")), Settings())
     total = slow_wrw.totals(w)
     assert total["slow"] == 8612

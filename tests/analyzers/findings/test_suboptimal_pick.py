@@ -24,7 +24,7 @@ CUDA = {"arch": "sm_90", "cublaslt_version": "130100", "backend": "CUDA", "pytor
 G = gemm().text
 
 
-def given(
+def make_pick_tables(
     pick: str | None = "hipblaslt:7",
     *rows: dict[str, object],
     log: dict[str, str] | None = None,
@@ -43,7 +43,7 @@ SLOWER = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.
 
 
 def planted() -> Tables:
-    return given("hipblaslt:7", *SLOWER)
+    return make_pick_tables("hipblaslt:7", *SLOWER)
 
 
 def test_a_measured_pick_that_is_not_the_best() -> None:
@@ -59,7 +59,7 @@ def test_a_measured_pick_that_is_not_the_best() -> None:
 def test_a_solution_that_no_file_can_name_for_the_target_is_no_override(version: str, written: bool) -> None:
     build = {"arch": "sm_90", "cublaslt_version": "130100", "backend": "CUDA", "pytorch_version": version}
     rows = (measurement(G, "cublaslt:id=7", 50.0), measurement(G, "cublaslt:id=9", 40.0))
-    [found] = problems(given("cublaslt:id=7", *rows, log=build, measured=build))
+    [found] = problems(make_pick_tables("cublaslt:id=7", *rows, log=build, measured=build))
     assert found.saving_us == 1000.0
     assert (found.override is not None) == written
     assert written == (found.advice is None)
@@ -68,7 +68,7 @@ def test_a_solution_that_no_file_can_name_for_the_target_is_no_override(version:
 
 def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> None:
     text = replace(gemm(), members=(Member(m=2, n=3, k=4), Member(m=5, n=6, k=7))).text
-    [found] = problems(given("hipblaslt:7", *({**row, "problem": text} for row in SLOWER), problem=text))
+    [found] = problems(make_pick_tables("hipblaslt:7", *({**row, "problem": text} for row in SLOWER), problem=text))
     assert (found.saving_us, found.override) == (1000.0, None)
     assert "hipblaslt_ext::getAlgosFromIndex(handle, {9}" in str(found.advice)
 
@@ -82,7 +82,9 @@ def test_kernels_that_need_more_workspace_are_not_written() -> None:
     rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
     for stated, written in ((0, False), (4095, False), (4096, True)):
         trace = call(G, None, 100, category="trace", workspace_bytes=stated)
-        logged = replace(given("hipblaslt:7", *rows), calls=frame("calls", [call(G, "hipblaslt:7", 100), trace]))
+        logged = replace(
+            make_pick_tables("hipblaslt:7", *rows), calls=frame("calls", [call(G, "hipblaslt:7", 100), trace])
+        )
         [found] = problems(logged)
         assert (found.override is not None) is written
         assert ("Give these calls 4,096 bytes of workspace" in (found.advice or "")) is not written
@@ -94,12 +96,12 @@ def test_advice_for_an_untimed_kernel_depends_on_the_vendor(build: dict[str, str
     # On NVIDIA, logparse should measure it. On AMD, a tool of the library should search for faster kernels. NVIDIA has
     # no such tool.
     library = "cublaslt:id=" if build is CUDA else "hipblaslt:"
-    [found] = problems(given(f"{library}7", measurement(G, f"{library}9", 40.0), log=build, measured=build))
+    [found] = problems(make_pick_tables(f"{library}7", measurement(G, f"{library}9", 40.0), log=build, measured=build))
     assert found.remedy == remedy
 
 
 def test_the_best_pick_is_no_finding() -> None:
-    t = given("hipblaslt:9", *SLOWER)
+    t = make_pick_tables("hipblaslt:9", *SLOWER)
     assert problems(t) == []
     assert picks_vs_best(t, Settings())["pick_us"].tolist() == [40.0]
 
@@ -114,30 +116,32 @@ def test_the_best_pick_is_no_finding() -> None:
     ],
 )
 def test_indices_of_unknown_or_other_builds_are_not_compared(log: dict[str, str]) -> None:
-    found = suboptimal_pick.find(given("hipblaslt:7", *SLOWER, log=log), Settings())
+    found = suboptimal_pick.find(make_pick_tables("hipblaslt:7", *SLOWER, log=log), Settings())
     assert [x.problem for x in found] == [None]
     assert "--same-build" in found[0].message
 
 
 def test_times_of_another_device_than_the_log_say_nothing() -> None:
-    assert suboptimal_pick.find(given("hipblaslt:7", *SLOWER, log=BUILD | {"arch": "gfx90a"}), Settings()) == []
+    assert (
+        suboptimal_pick.find(make_pick_tables("hipblaslt:7", *SLOWER, log=BUILD | {"arch": "gfx90a"}), Settings()) == []
+    )
 
 
 def test_same_build_is_the_users_word_only_where_nothing_contradicts_it() -> None:
     word = Settings(same_build=True)
-    [found] = problems(given("hipblaslt:7", *SLOWER, log={}), word)
+    [found] = problems(make_pick_tables("hipblaslt:7", *SLOWER, log={}), word)
     assert found.saving_us == 1000.0
-    assert problems(given("hipblaslt:7", *SLOWER, log=BUILD | {"arch": "gfx90a"}), word) == []
+    assert problems(make_pick_tables("hipblaslt:7", *SLOWER, log=BUILD | {"arch": "gfx90a"}), word) == []
 
 
 def test_only_an_index_differs() -> None:
-    [found] = problems(given("hipblaslt:7", measurement(G, "hipblaslt:9", 40.0, origin="tunableop")))
+    [found] = problems(make_pick_tables("hipblaslt:7", measurement(G, "hipblaslt:9", 40.0, origin="tunableop")))
     assert "not timed" in found.message
     assert (found.saving_us, found.per_call_us, found.override) == (None, None, None)
 
 
 def test_a_tuners_lone_winner_shows_no_regret() -> None:
-    t = given("hipblaslt:9", measurement(G, "hipblaslt:9", 40.0, origin="tunableop"))
+    t = make_pick_tables("hipblaslt:9", measurement(G, "hipblaslt:9", 40.0, origin="tunableop"))
     [found] = suboptimal_pick.find(t, Settings())
     assert "median" not in found.evidence.shown
     assert (found.evidence.shown["agreeing"], found.evidence.shown["unmeasured"]) == (1, 0)
@@ -150,7 +154,7 @@ def test_pick_is_the_best_if_all_others_failed(status: str, unmeasured: int) -> 
     If another kernel was only skipped, it was not tried, so it may be faster.
     """
     other = measurement(G, "hipblaslt:9", None, origin="replay", status=status)
-    made = given(
+    made = make_pick_tables(
         None, measurement(G, "hipblaslt:7", 50.0, origin="replay"), other, measured=BUILD | {"pick": "hipblaslt:7"}
     )
     [found] = suboptimal_pick.find(made, Settings())
@@ -162,7 +166,7 @@ def test_pick_is_the_best_if_all_others_failed(status: str, unmeasured: int) -> 
 def test_default_of_a_verbose_log_and_its_noise() -> None:
     def of(second: float) -> list[Finding]:
         default = (measurement(G, "Default", 50.0), measurement(G, "Default", second, ordinal=5))
-        return problems(given(None, *default, measurement(G, "hipblaslt:9", 40.0)))
+        return problems(make_pick_tables(None, *default, measurement(G, "hipblaslt:9", 40.0)))
 
     [found] = of(52.0)
     assert (found.per_call_us, found.saving_us) == (11.0, 1100.0)  # mean of both Defaults against the best
@@ -171,7 +175,7 @@ def test_default_of_a_verbose_log_and_its_noise() -> None:
 
 
 def test_the_best_may_be_the_default() -> None:
-    t = given(None, measurement(G, "Default", 30.0), measurement(G, "hipblaslt:9", 40.0))
+    t = make_pick_tables(None, measurement(G, "Default", 30.0), measurement(G, "hipblaslt:9", 40.0))
     assert problems(t) == []
 
 
@@ -212,7 +216,7 @@ def test_two_picks_share_the_workload_and_categories_are_not_added() -> None:
 
 def test_a_partial_problem_is_found_through_its_link() -> None:
     partial = replace(gemm(), activation=None, bias=None, gradient=None, aux=None)
-    t = given(
+    t = make_pick_tables(
         "hipblaslt:7",
         measurement(partial.text, "hipblaslt:7", 50.0, key_text="tn_4096_512_1024"),
         measurement(partial.text, "hipblaslt:9", 40.0, key_text="tn_4096_512_1024"),
@@ -232,13 +236,13 @@ def test_several_measured_problems_with_different_winners_give_no_override() -> 
         for p, fast in ((one, "hipblaslt:9"), (two, "hipblaslt:8"))
         for s, t in (("hipblaslt:7", 50.0), (fast, 40.0))
     ]
-    [found] = problems(given("hipblaslt:7", *rows, problem=logged.text))
+    [found] = problems(make_pick_tables("hipblaslt:7", *rows, problem=logged.text))
     assert "whose fastest kernels differ" in found.message
     assert found.override is None
 
 
 def test_an_override_is_for_the_target_it_was_measured_on() -> None:
-    t = given("hipblaslt:7", *SLOWER)
+    t = make_pick_tables("hipblaslt:7", *SLOWER)
     for target, proposed in (
         (BUILD, True),
         (BUILD | {"arch": "gfx942"}, True),
@@ -252,9 +256,11 @@ def test_an_override_is_for_the_target_it_was_measured_on() -> None:
 
 def test_miopen_solver_names_need_the_device_only() -> None:
     rows = (measurement(W.text, "miopen:Slow", 500.0), measurement(W.text, "miopen:Fast", 100.0))
-    [found] = problems(given("miopen:Slow", *rows, problem=W.text, log={"arch": "gfx942"}, measured={"arch": "gfx942"}))
+    [found] = problems(
+        make_pick_tables("miopen:Slow", *rows, problem=W.text, log={"arch": "gfx942"}, measured={"arch": "gfx942"})
+    )
     assert found.per_call_us == 400.0
-    assert problems(given("miopen:Slow", *rows, problem=W.text, log={}, measured={"arch": "gfx942"})) == []
+    assert problems(make_pick_tables("miopen:Slow", *rows, problem=W.text, log={}, measured={"arch": "gfx942"})) == []
 
 
 def test_the_solver_that_a_miopen_log_names_as_chosen() -> None:
@@ -301,7 +307,7 @@ def test_a_gain_that_no_file_can_express_is_advice(best: str) -> None:
     """If a faster way to compute a product cannot be written into an override file, the user gets advice instead."""
     # For example, no library reads from a file that it should use another layout, padding, a user's own kernel or a
     # plan of cuDNN.
-    [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
+    [found] = problems(make_pick_tables(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
     assert found.advice
 

@@ -9,7 +9,7 @@ from analyzers.findings import unfused_attention
 from tests.analyzers.build import facts, tables
 
 
-def traced(softmax_us: float, op: str = "aten::_softmax") -> Tables:
+def make_trace_tables(softmax_us: float, op: str = "aten::_softmax") -> Tables:
     names = {op: softmax_us, "aten::bmm": 20_000.0 - softmax_us}
     rows = [
         {"source_id": "trace", "run": "r", "op": name, "problem": None, "kernel": "k", "calls": 4, "total_us": us,
@@ -20,7 +20,7 @@ def traced(softmax_us: float, op: str = "aten::_softmax") -> Tables:
 
 
 def planted() -> Tables:
-    return traced(15_000.0)
+    return make_trace_tables(15_000.0)
 
 
 def test_its_time_and_its_remedy() -> None:
@@ -36,4 +36,4 @@ def test_its_time_and_its_remedy() -> None:
     ("us", "op"), [(990.0, "aten::_softmax"), (15_000.0, "aten::_log_softmax"), (15_000.0, "aten::add")]
 )
 def test_where_there_is_none(us: float, op: str) -> None:
-    assert not unfused_attention.find(traced(us, op), Settings())
+    assert not unfused_attention.find(make_trace_tables(us, op), Settings())

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analyzers.evidence.tables import Settings
-from analyzers.job.expectations import guesses, times
+from analyzers.job.expectations import estimate_times, times
 from analyzers.recommend.ranking import recommend
 from analyzers.replay.plan import plan
 from tests.analyzers.build import call, facts, tables, work
@@ -46,7 +46,7 @@ def test_times_of_what_ran() -> None:
     rows = times(planted(), Settings())
     assert set(rows["problem"]) == {SLOW.text, FINE.text}
     assert set(rows["device"]) == {"gfx942 304"}
-    assert set(guesses(planted(), Settings())) == {SLOW.text, FINE.text}
+    assert set(estimate_times(planted(), Settings())) == {SLOW.text, FINE.text}
 
 
 def test_a_missing_number_of_compute_units_comes_from_other_logs() -> None:

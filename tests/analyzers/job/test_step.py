@@ -32,7 +32,7 @@ from analyzers.job.step.answer import (
     Step,
     StepAnswer,
     StepUnknown,
-    _reaching,
+    _find_factor,
     answer,
     factors_of,
     fit_waits,
@@ -335,7 +335,7 @@ def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: fl
         asked.add(x)
         return us(x)
 
-    assert _reaching(100.0, simulated, 0.1, 4.0) == pytest.approx(factor, abs=1e-4)
+    assert _find_factor(100.0, simulated, 0.1, 4.0) == pytest.approx(factor, abs=1e-4)
     assert len(asked) <= 32, "twice as many as bisection takes"
 
 

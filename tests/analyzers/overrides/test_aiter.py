@@ -21,7 +21,7 @@ from analyzers.overrides.portable import portable
 from logparse.errors import InputError
 from logparse.libraries.aiter import tables as aiter
 from logparse.libraries.aiter.lookup import table_of
-from logparse.libraries.aiter.rules import KERNELS, padded
+from logparse.libraries.aiter.rules import KERNELS, find_padded_keys
 from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.model import GemmProblem, Override
 from tests.analyzers.build import tables, work
@@ -34,12 +34,12 @@ ROW = f"{KEY},hipblaslt,192883,0,10.91,Cijk,0.0,15.4,306.4\n"
 ASM = f"{KEY.replace(',64,', ',128,')},asm,5,13,7.9,_ZN5aiter,0.0,21.2,417.9\n"
 
 
-def judged(text: str, target: dict[str, str] = TARGET) -> OverrideFile:
+def inspect_text(text: str, target: dict[str, str] = TARGET) -> OverrideFile:
     return inspect("bf16_tuned_gemm.csv", text.encode("utf-8", "surrogatepass"), target, "aiter")
 
 
 def rules(text: str) -> list[tuple[int | None, str, str]]:
-    return [(note.line, note.severity, note.rule) for note in judged(text).notes if note.rule != "build"]
+    return [(note.line, note.severity, note.rule) for note in inspect_text(text).notes if note.rule != "build"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_the_table_of_grouped_fused_moe_is_not_judged() -> None:
 
 def test_a_row_without_a_time_may_route_to_triton() -> None:
     routed = ROW.replace("hipblaslt,192883,0,10.91,Cijk", "triton,0,0,0.0,auto")
-    file = judged(HEAD + routed)
+    file = inspect_text(HEAD + routed)
     assert [(note.line, note.severity, note.rule) for note in file.notes] == []
     assert file.rows[0].live
     assert not file.rows[0].verdicts.fault, "a merged table keeps it"
@@ -305,7 +305,7 @@ def test_rows_that_lint_calls_useless_are_never_found(entries: list[Override], d
         at, cut = data.draw(st.integers(0, len(lines[place]))), data.draw(st.integers(0, 3))
         lines[place] = lines[place][:at] + data.draw(st.sampled_from(EDITS)) + lines[place][at + cut :]
     text = "\n".join(lines) + "\n"
-    file, known = judged(text), read(text)
+    file, known = inspect_text(text), read(text)
     if known is None:
         return
     live = {row.key for row in file.rows if not row.dead}
@@ -352,12 +352,16 @@ def test_a_dead_row_of_the_other_tables_serves_no_call(kind: str, data: st.DataO
 )
 def test_padding(m: str, tries: list[str]) -> None:
     key = KEY.replace(",64,", f",{m},")
-    assert [x.split(",")[2] for x in padded(key)] == tries
-    assert [x.split(",")[2] for x in padded(KEY.replace(",64,256,", ",9000,8192,"))] == ["9088", "8192", "16384"]
+    assert [x.split(",")[2] for x in find_padded_keys(key)] == tries
+    assert [x.split(",")[2] for x in find_padded_keys(KEY.replace(",64,256,", ",9000,8192,"))] == [
+        "9088",
+        "8192",
+        "16384",
+    ]
 
 
 def test_problem_of_a_row() -> None:
-    (row,) = judged(HEAD + ROW).rows
+    (row,) = inspect_text(HEAD + ROW).rows
     assert isinstance(row.problem, GemmProblem)
     assert (row.problem.label, row.time_us, row.solution) == ("TN 256×64×5120 bf16_r", 10.91, row.solution)
     assert row.key == aiter.key(row.problem, TARGET) == KEY
@@ -395,7 +399,7 @@ def test_a_portable_table_works_with_every_build(tmp_path: Path) -> None:
     profile.write_text(HEAD + "".join(call.format(64, row) for row in others))
     files = [str(table), str(profile)]
     made = portable(files)
-    kept = {row.key.split(",")[2]: row.solution for row in judged(made.files[0].data.decode()).rows}
+    kept = {row.key.split(",")[2]: row.solution for row in inspect_text(made.files[0].data.decode()).rows}
     assert {m: x.text if x else "" for m, x in kept.items()} == {
         "16": "asm:3",
         "32": "hipblaslt:heuristic",
@@ -407,7 +411,7 @@ def test_a_portable_table_works_with_every_build(tmp_path: Path) -> None:
         "time of the replaced rows: 10 µs → 12.5 µs (+25.0%) if each is called once",
         "time of 1 more row: unknown, because no other kernel is timed in these files; now 6 µs if each is called once",
     )
-    problems = {row.key.split(",")[2]: row.problem.text for row in judged(table.read_text()).rows if row.problem}
+    problems = {row.key.split(",")[2]: row.problem.text for row in inspect_text(table.read_text()).rows if row.problem}
     run = tables(workload=[work(problems["64"], 30), work(problems["8"], 2)])
     assert portable(files, run).notes[2:] == (
         "time of the replaced rows: 300 µs → 375 µs (+25.0%) per run of r",

@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overrides import bisect as searching
-from analyzers.overrides.bisect import Verdict, ddmin, narrowed
+from analyzers.overrides.bisect import Verdict, ddmin, narrow_down_rows
 from analyzers.overrides.lint import by_name, content_of, format_of
 from logparse.libraries.aiter.lookup import VARIABLES
 from logparse.libraries.kinds.format import Emission
@@ -99,7 +99,7 @@ def test_the_guilty_set_is_minimal_even_without_some_answers(
             return "skip"
         return "bad" if fails(rows) else "good"
 
-    part = narrowed(range(count), ask)
+    part = narrow_down_rows(range(count), ask)
     assert ask(part) == "bad"
     assert is_minimal(ddmin(part, lambda rows: ask(rows) == "bad"), lambda rows: ask(rows) == "bad")
 
@@ -116,7 +116,7 @@ def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
         asked.add(tuple(rows))
         return "bad" if fails(rows) else "good"
 
-    part = narrowed(range(8_336), ask)
+    part = narrow_down_rows(range(8_336), ask)
     assert list(ddmin(part, lambda rows: ask(rows) == "bad")) == guilty
     assert len(asked) <= most + (1 << len(guilty)) - 2  # ddmin tries all subsets of three rows
 
@@ -222,7 +222,7 @@ def bisect(path: Path, check: str, *more: str) -> Done:
     return run("bisect", str(path), "--check", check, *more)
 
 
-def printed(done: Done) -> list[str]:
+def check_printed(done: Done) -> list[str]:
     lines = done.stdout.splitlines()
     assert len(lines) <= 15
     assert all(len(line) <= 100 or line.startswith("wrote ") for line in lines)
@@ -250,7 +250,7 @@ def test_one_row_of_every_format(written: tuple[OverrideFormat, Emission, Path],
     place, text = unique(format, file)[-1]
     done = bisect(path, holds(file, text), "--out", str(tmp_path / "without" / path.name))
     assert done.returncode == 0, done.stderr
-    lines = printed(done)
+    lines = check_printed(done)
     assert lines[0].startswith("1 row of ")
     assert re.match(r"  line \d+: ", lines[1])
     assert (
@@ -267,7 +267,7 @@ def test_two_rows_that_fail_only_together(written: tuple[OverrideFormat, Emissio
     (first, one), *_, (second, other) = unique(format, file)
     out = tmp_path / "rest"
     done = bisect(path, holds(file, one, other), "--out", str(out))
-    assert printed(done)[1] == "  the check fails only if all of these rows are in the file:"
+    assert check_printed(done)[1] == "  the check fails only if all of these rows are in the file:"
     assert out.read_bytes() == cut(format, file, lambda x: x not in (first, second))[0]
 
 
@@ -292,7 +292,7 @@ def bad(*numbers: int) -> str:
 
 def test_rows_that_fail_each_by_itself_are_all_found(table: Path) -> None:
     done = bisect(table, bad(107, 108, 164))
-    lines = printed(done)
+    lines = check_printed(done)
     assert lines[0].startswith("3 rows of 64 make the check fail (")
     assert sorted(x.partition(":")[0] for x in lines[1:4]) == ["  line 65", "  line 8", "  line 9"]
     assert "the check still fails, so other rows are searched" in done.stderr
@@ -300,7 +300,7 @@ def test_rows_that_fail_each_by_itself_are_all_found(table: Path) -> None:
 
 def test_many_rows_are_counted(table: Path) -> None:
     table.write_text(HEAD + "".join(f"{row}\n" for row in ROWS[:12]))
-    lines = printed(bisect(table, bad(*range(101, 113))))
+    lines = check_printed(bisect(table, bad(*range(101, 113))))
     assert lines[0].startswith("12 rows of 12 make the check fail (")
     assert lines[11] == "  and 2 more lines"
 
@@ -426,7 +426,7 @@ def test_a_skipped_half_is_gone_around(table: Path) -> None:
     lines = 'n=$(grep -c Gemm "$LOGPARSE_TABLE"); '
     done = bisect(table, f"{lines} [ $n -eq 32 ] && exit 125; {bad(140)}")
     assert "skip (exit 125" in done.stderr
-    assert printed(done)[1].startswith("  line 41: GemmTunableOp_Half_TN,tn_140_")
+    assert check_printed(done)[1].startswith("  line 41: GemmTunableOp_Half_TN,tn_140_")
     assert len(done.stderr.splitlines()) <= 15
 
 
@@ -434,7 +434,7 @@ def test_where_nothing_else_can_be_judged_the_answer_is_not_certain(table: Path)
     table.write_text(HEAD + "".join(f"{row}\n" for row in ROWS[:8]))
     judged = 'case $(grep -c Gemm "$LOGPARSE_TABLE") in 0|8|6);; *) exit 125; esac; '
     done = bisect(table, judged + bad(104))
-    lines = printed(done)
+    lines = check_printed(done)
     assert lines[0].startswith("6 rows of 8 make the check fail (")
     assert lines[1] == "  the check fails only if all of these rows are in the file:"
     assert lines[8] == "not certain:"
@@ -445,7 +445,7 @@ def test_where_nothing_else_can_be_judged_the_answer_is_not_certain(table: Path)
 def test_a_timeout_is_bad_and_ends_all_that_the_check_started(table: Path, tmp_path: Path) -> None:
     hangs = f'grep -q Hipblaslt_140, "$LOGPARSE_TABLE" || exit 0; sleep 300 & echo $! >> {tmp_path}/pids; wait'
     done = bisect(table, hangs, "--timeout", "0.4")
-    assert printed(done)[1].startswith("  line 41: ")
+    assert check_printed(done)[1].startswith("  line 41: ")
     assert "bad (timeout, " in done.stderr
     assert "64 rows, 0 answers of the check known" in bisect(table, hangs, "--timeout", "0.3").stderr, (
         "others may end in another time"
@@ -458,7 +458,7 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
     once = f'at={tmp_path}/$(sha256sum < "$LOGPARSE_TABLE" | cut -c 1-16); [ -e $at ] && exit 0; touch $at; '
     done = bisect(table, once + bad(140))
     assert done.returncode == 3
-    lines = printed(done)
+    lines = check_printed(done)
     assert lines[2:4] == ["not certain:", "the check is flaky, because the same rows gave different results:"]
     assert [x.partition(",")[0] for x in lines[4:6]] == ["bad (exit 1", "good (exit 0"]
     assert lines[6].startswith("to start over")
@@ -475,7 +475,7 @@ def test_files_of_other_gpus_are_copied_and_cut_too(table: Path) -> None:
     there = 'cd "${PYTORCH_TUNABLEOP_FILENAME%/*}" && [ "$(ls | tr "\\n" :)" = "mine 10.csv:mine 11.csv:mine 2.csv:" ]'
     file = '[ "$PYTORCH_TUNABLEOP_FILENAME" = "$PWD/mine .csv" ] && cmp -s "mine 10.csv" "mine 11.csv" || exit 125'
     done = bisect(table, f"{there} && {file}; {bad(140)}")
-    assert printed(done)[1].startswith("  line 41: "), done.stderr
+    assert check_printed(done)[1].startswith("  line 41: "), done.stderr
 
 
 def test_records_of_miopen_keep_the_files_of_their_folder(tmp_path: Path) -> None:
@@ -556,7 +556,7 @@ def finished(table: Path) -> None:
     # the final one, which is always confirmed.
     done = bisect(table, counting(5))
     assert "64 rows, 4 answers of the check known from an earlier run;" in done.stderr
-    assert printed(done)[1].startswith("  line 41: ")
+    assert check_printed(done)[1].startswith("  line 41: ")
     sets = (table.parent / "sets").read_text().splitlines()
     answered = sets[:4] + sets[5:]
     assert [answered.count(x) for x in set(answered)].count(2) == 1, "the confirmed one"

@@ -44,7 +44,7 @@ def override(problem: GemmProblem) -> Override:
     return Override(problem=problem, solution=Solution("hipblaslt", "7"), target=TARGET)
 
 
-def written(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
+def write_and_inspect(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
     (file,) = make(tuning_file.WRITER, overrides, target).files
     return inspect(file.name, file.data, target)
 
@@ -65,7 +65,7 @@ def called(store: Store, tmp_path: Path) -> tuple[GemmProblem, Tables]:
     return call.problem, Tables(run="job", **store.frames())
 
 
-def only(file: OverrideFile, tables: Tables) -> Use:
+def find_only_use(file: OverrideFile, tables: Tables) -> Use:
     (use,) = coverage(file, tables).uses
     return use
 
@@ -92,11 +92,11 @@ def test_compute_type_of_a_row_for_the_object(kind: str, compute: str, expected:
 def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) -> None:
     problem, tables = called(store, tmp_path)
     for target in (TARGET, UNKNOWN):
-        use = only(written([override(problem)], target), tables)
+        use = find_only_use(write_and_inspect([override(problem)], target), tables)
         assert (use.state, use.line) == ("miss", None)
         assert "C++ object" in use.reason
         assert "f32_bf16_r" in use.reason
-    use = only(written([override(problem)], MENDED), tables)
+    use = find_only_use(write_and_inspect([override(problem)], MENDED), tables)
     assert (use.state, use.reason) == ("hit", "")
 
 
@@ -108,7 +108,7 @@ def test_a_second_row_is_written_for_the_cpp_class(store: Store, tmp_path: Path)
     other = override(replace(problem, m=4096))
     both = with_objects([override(problem), other], [problem], TARGET)
     assert [x.problem.text.partition("compute=")[2].partition(",")[0] for x in both] == ["f32_r", "f32_bf16_r", "f32_r"]
-    use = only(written(both, TARGET), tables)
+    use = find_only_use(write_and_inspect(both, TARGET), tables)
     assert (use.state, use.line) == ("hit", 5)
     assert with_objects([override(problem)], [problem], MENDED) == [override(problem)]
 
@@ -132,7 +132,7 @@ def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
 
 def test_verify_states_why_a_row_was_not_applied(store: Store, tmp_path: Path) -> None:
     problem, tables = called(store, tmp_path)
-    verdict = verify(tables, tables, [written([override(problem)], TARGET)])
+    verdict = verify(tables, tables, [write_and_inspect([override(problem)], TARGET)])
     assert [x.effect for x in verdict.outcomes] == ["not applied"]
     assert "only rows of compute type f32_bf16_r" in verdict.failures[0]
 

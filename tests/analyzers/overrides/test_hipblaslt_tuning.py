@@ -130,18 +130,18 @@ ROW = (
 )
 
 
-def judged(text: str, target: dict[str, str]) -> OverrideFile:
+def inspect_text(text: str, target: dict[str, str]) -> OverrideFile:
     return inspect("tuning.txt", text.encode(), target)
 
 
 def rules(text: str, target: dict[str, str]) -> list[tuple[int | None, str, str]]:
-    return [(note.line, note.severity, note.rule) for note in judged(text, target).notes]
+    return [(note.line, note.severity, note.rule) for note in inspect_text(text, target).notes]
 
 
 def test_each_version_reads_its_layout() -> None:
     wide = FIRST + NAMES.rstrip("\n") + ",splitK\n" + ROW.rstrip("\n") + ",1\n"
     assert rules(wide, OLD) == [(3, "error", "37-values")]
-    assert judged(wide, OLD).rows[0].dead
+    assert inspect_text(wide, OLD).rows[0].dead
     assert rules(wide, NEW) == []
     assert rules(wide, {}) == [(3, "warning", "layout")]
     assert rules(FIRST + ROW, OLD) == []

@@ -28,7 +28,7 @@ from analyzers.overrides.merge import merge, merge_contents, with_own
 from analyzers.overrides.write import make
 from logparse.errors import InputError
 from logparse.libraries import FORMATS
-from logparse.libraries.found import named, offering
+from logparse.libraries.found import find_modules_called, find_modules_with
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Outcome, Writer
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
 from logparse.libraries.kinds.reading import Reading
@@ -230,7 +230,7 @@ def test_every_override_format_is_found_by_its_file_name() -> None:
     logparse searches for formats by this word. So it would not find a format in another file, and no subcommand would
     know it.
     """
-    assert {module for _, module in named("rules")} == set(offering(*OFFERS))
+    assert {module for _, module in find_modules_called("rules")} == set(find_modules_with(*OFFERS))
 
 
 def test_a_writer_leads_to_its_format() -> None:

@@ -26,12 +26,12 @@ ITEM = "ConvHipImplicitGemmGroupWrwXdlops:DeviceGroupedConvBwdWeight<64>+1"
 ROW = f"{KEY}={ITEM}\n"
 
 
-def judged(text: str, name: str = NAME, target: dict[str, str] = TARGET) -> OverrideFile:
+def inspect_text(text: str, name: str = NAME, target: dict[str, str] = TARGET) -> OverrideFile:
     return inspect(name, text.encode("utf-8", "surrogatepass"), target, "miopen-perf-db")
 
 
 def rules(text: str) -> list[tuple[int | None, str, str]]:
-    return [(note.line, note.severity, note.rule) for note in judged(text).notes]
+    return [(note.line, note.severity, note.rule) for note in inspect_text(text).notes]
 
 
 def test_files_of_batch_normalisations_are_not_used(store: Store, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_rules(text: str, wanted: list[tuple[int | None, str, str]]) -> None:
     ],
 )
 def test_a_name_that_the_target_never_opens(name: str) -> None:
-    file = judged(ROW, name)
+    file = inspect_text(ROW, name)
     assert [(note.rule, note.severity) for note in file.notes] == [("file-name", "error")]
     assert file.rows[0].dead
     assert NAME in file.notes[0].remedy
@@ -92,9 +92,9 @@ def test_a_name_that_the_target_never_opens(name: str) -> None:
 
 def test_text_is_read_from_3_2_on() -> None:
     old = TARGET | {"miopen_version": "3.1.0"}
-    (note,) = judged(ROW, NAME.replace("3_4_0", "3_1_0"), old).notes
+    (note,) = inspect_text(ROW, NAME.replace("3_4_0", "3_1_0"), old).notes
     assert (note.severity, "sqlite" in note.message) == ("error", True)
-    assert judged(ROW, "gfx942130.db.txt").ok
+    assert inspect_text(ROW, "gfx942130.db.txt").ok
 
 
 def test_the_sample() -> None:
@@ -124,7 +124,7 @@ def test_shipped_rows_have_no_errors() -> None:
     ],
 )
 def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, crashes: bool) -> None:
-    file = judged(f"{KEY}=ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm:{parameters}\n")
+    file = inspect_text(f"{KEY}=ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm:{parameters}\n")
     assert ["crash"] * crashes == [note.rule for note in file.notes if note.severity == "error"]
     assert file.rows[0].live == (not crashes)
 

@@ -28,7 +28,7 @@ TILE = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "GROUP_SIZE
 MI300X = {"device": "AMD Instinct MI300X"}
 
 
-def judged(members: object, name: str = NAME, target: dict[str, str] | None = None) -> OverrideFile:
+def inspect_members(members: object, name: str = NAME, target: dict[str, str] | None = None) -> OverrideFile:
     data = members if isinstance(members, str) else json.dumps(members, indent=1)
     return inspect(f"{name}.json", data.encode(), target or {}, "moe-config")
 
@@ -44,12 +44,14 @@ def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
 
 def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
     members = {"triton_version": "3.4.0", "1": TILE, "64": TILE | {"waves_per_eu": 0, "kpack": 2}}
-    here, elsewhere, unknown = (judged(members, target=x) for x in (MI300X, {"device": "AMD Instinct MI355X"}, {}))
+    here, elsewhere, unknown = (
+        inspect_members(members, target=x) for x in (MI300X, {"device": "AMD Instinct MI355X"}, {})
+    )
     assert (here.accepted, rules(here), [row.line for row in here.rows]) == (True, [], [3, 11])
     assert (elsewhere.accepted, rules(elsewhere)) == (False, [(None, "error", "device")])
     assert (unknown.accepted, unknown.ok) == (None, True)
-    assert judged(members, target={"arch": "gfx942:sramecc+"}).accepted is None
-    assert judged(members, target={"arch": "gfx950"}).accepted is False
+    assert inspect_members(members, target={"arch": "gfx942:sramecc+"}).accepted is None
+    assert inspect_members(members, target={"arch": "gfx950"}).accepted is False
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
     ],
 )
 def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[str]) -> None:
-    file = judged({"1": TILE}, f"E=8,N=512,device_name={device}", {"device": target})
+    file = inspect_members({"1": TILE}, f"E=8,N=512,device_name={device}", {"device": target})
     assert (file.accepted, [rule for _, _, rule in rules(file)]) == (accepted, noted)
 
 
@@ -87,19 +89,19 @@ def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[
     ],
 )
 def test_rules(members: object, wanted: list[tuple[int | None, str, str]]) -> None:
-    file = judged(members)
+    file = inspect_members(members)
     assert rules(file) == wanted
     assert file.ok is not any(severity == "error" for _, severity, _ in wanted)
 
 
 def test_rules_that_depend_on_the_name() -> None:
     nvidia = "E=8,N=3584,device_name=NVIDIA_H100_80GB_HBM3"
-    assert rules(judged({"1": TILE | {"waves_per_eu": 2}}, nvidia)) == [(2, "error", "backend")]
+    assert rules(inspect_members({"1": TILE | {"waves_per_eu": 2}}, nvidia)) == [(2, "error", "backend")]
     few = {"BLOCK_SIZE_M": 16, "GROUP_SIZE_M": 1}
-    assert rules(judged({"1": few}, f"{nvidia},dtype=int4_w4a16")) == []
-    assert rules(judged({"1": TILE}, f"{nvidia},dtype=fp8_w8a8,block_shape=[128, 128]")) == []
+    assert rules(inspect_members({"1": few}, f"{nvidia},dtype=int4_w4a16")) == []
+    assert rules(inspect_members({"1": TILE}, f"{nvidia},dtype=fp8_w8a8,block_shape=[128, 128]")) == []
     for name in ("tuned", f"{nvidia} (1)", "E=8,device_name=NVIDIA_H200", f"x{nvidia}"):
-        assert rules(judged({"1": TILE}, name)) == [(None, "error", "name")]
+        assert rules(inspect_members({"1": TILE}, name)) == [(None, "error", "name")]
 
 
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
@@ -107,11 +109,13 @@ def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
     # The file name has no number of experts. If the file has the entry triton_version, the server takes it for a number
     # of tokens and fails. The server does not look for these tables in the user's folder.
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
-    assert rules(judged({"1": TILE}, name)) == []
-    assert rules(judged({"triton_version": "3.4.0", "1": TILE}, name)) == [(1, "error", "keys")]
+    assert rules(inspect_members({"1": TILE}, name)) == []
+    assert rules(inspect_members({"triton_version": "3.4.0", "1": TILE}, name)) == [(1, "error", "keys")]
     wide = TILE | {"BLOCK_SIZE_K": 256}
-    assert rules(judged({"1": wide, "8": TILE | {"BLOCK_SIZE_K": 64}}, name)) == [(2, "error", "scale")]
-    assert rules(judged({"1": wide}, f"E=8,{name.replace('K=1024,', '')}")) == [], "its kernel takes the smaller one"
+    assert rules(inspect_members({"1": wide, "8": TILE | {"BLOCK_SIZE_K": 64}}, name)) == [(2, "error", "scale")]
+    assert rules(inspect_members({"1": wide}, f"E=8,{name.replace('K=1024,', '')}")) == [], (
+        "its kernel takes the smaller one"
+    )
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps({"1": TILE}))
     assert merge([str(path)]).files[0].use.startswith("# no variable names its folder")
@@ -129,11 +133,11 @@ def tables(store: Store, run: str = "before") -> Tables:
 
 
 def test_coverage_by_the_lines_of_a_server(server: Store) -> None:
-    found = coverage(judged({"1": TILE, "64": TILE}), tables(server))
+    found = coverage(inspect_members({"1": TILE, "64": TILE}), tables(server))
     assert [use.label for use in found.uses if use.state == "hit"] == [NAME]
     assert (len(found.uses), found.hits, found.idle, found.share("calls")) == (6, True, (), None)
     assert coverage_lines(found)[0] == f"{NAME}.json serves 1 of the 6 tables that run before looked up"
-    other = coverage(judged({"1": TILE}, NAME.replace("fp8", "int8")), tables(server))
+    other = coverage(inspect_members({"1": TILE}, NAME.replace("fp8", "int8")), tables(server))
     assert not other.hits
     assert [idle.reason for idle in other.idle] == ["the run's log shows no lookup in this table"]
 
@@ -144,7 +148,7 @@ def test_verify_by_the_lines_of_a_server(server: Store, tmp_path: Path) -> None:
     (tmp_path / "after.log").write_text(f"INFO Using configuration from /x/{missing}.json for MoE layer.\n")
     ingest([str(tmp_path / "after.log")], server, run="after")
     before, after = tables(server, "before"), tables(server, "after")
-    file = judged({"1": TILE}, missing)
+    file = inspect_members({"1": TILE}, missing)
     applied = verify(before, after, [file])
     assert ([x.effect for x in applied.outcomes], applied.ok) == (["applied"], True)
     refuted = verify(before, before, [file])
@@ -186,25 +190,27 @@ TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 30
 )
 def test_sizes_without_an_entry_near_them(sizes: tuple[int, ...], far: str | None) -> None:
     different = {str(x): TILE | {"GROUP_SIZE_M": 1 + number} for number, x in enumerate(sizes)}
-    (*notes,) = judged(different).notes
+    (*notes,) = inspect_members(different).notes
     assert [x.rule for x in notes] == ([] if far is None else ["ladder"])
     assert far is None or far in notes[0].message
 
 
 def test_entries_that_were_copied() -> None:
     tuned = {str(x): TILE | {"GROUP_SIZE_M": 1 + number // 3} for number, x in enumerate(TUNED)}
-    (note,) = judged(tuned).notes
+    (note,) = inspect_members(tuned).notes
     assert (note.rule, note.message.partition(" have")[0]) == ("copied", "12 of 18 entries")
 
 
 @pytest.mark.parametrize(("theirs", "noted"), [("3.4.1", []), ("3.2.0", ["triton"]), ("", [])])
 def test_another_generation_of_triton(theirs: str, noted: list[str]) -> None:
     members = {"triton_version": "3.4.0", "1": TILE}
-    assert [x for _, _, x in rules(judged(members, target=MI300X | {"triton_version": theirs}))] == noted
+    assert [x for _, _, x in rules(inspect_members(members, target=MI300X | {"triton_version": theirs}))] == noted
 
 
 def test_a_device_name_that_is_never_looked_for() -> None:
     (note,) = (
-        x for x in judged({"1": TILE}, "E=8,N=512,device_name=AMD_Instinct_MI325_OAM").notes if x.rule == "device"
+        x
+        for x in inspect_members({"1": TILE}, "E=8,N=512,device_name=AMD_Instinct_MI325_OAM").notes
+        if x.rule == "device"
     )
     assert "AMD_Instinct_MI325X" in note.remedy

@@ -23,12 +23,12 @@ ROW = "N,T,320,588,1,4096,1,0,320,588,320,f16_r,f16_r,f32_r,3788\n"
 BATCH = "N,N,80,48,6,64,1,0,80,64,80,5120,3072,3840,f32_r,f32_r,f32_r,12\n"
 
 
-def judged(text: str) -> OverrideFile:
+def inspect_text(text: str) -> OverrideFile:
     return inspect("o.csv", text.encode("utf-8", "surrogatepass"), {}, "rocblas-tune")
 
 
 def rules(text: str) -> list[tuple[int | None, str, str]]:
-    return [(note.line, note.severity, note.rule) for note in judged(text).notes if note.rule != "build"]
+    return [(note.line, note.severity, note.rule) for note in inspect_text(text).notes if note.rule != "build"]
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_a_call_is_compared_as_tensile_does() -> None:
 def test_a_batch_without_strides_lies_tight() -> None:
     tight = ROW.replace("320,588,1,4096", "320,588,3,4096")
     stated = tight.replace(",588,320,f16_r", f",588,320,{320 * 4096},{588 * 4096},{320 * 588},f16_r")
-    (one,), (other,) = judged(HEAD + tight).rows, judged(HEAD + stated).rows
+    (one,), (other,) = inspect_text(HEAD + tight).rows, inspect_text(HEAD + stated).rows
     assert one.live
     assert one.key == other.key
-    assert judged(HEAD + stated.replace(f",{320 * 588},", ",7,")).rows[0].key != one.key
+    assert inspect_text(HEAD + stated.replace(f",{320 * 588},", ",7,")).rows[0].key != one.key
 
 
 @needs_corpus

@@ -89,7 +89,7 @@ def data_of(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode()
 
 
-def judged(data: str | bytes, target: dict[str, str], name: str = "tunableop_results0.csv") -> OverrideFile:
+def inspect_text(data: str | bytes, target: dict[str, str], name: str = "tunableop_results0.csv") -> OverrideFile:
     return inspect(name, data_of(data), target, "tunableop-results")
 
 
@@ -100,7 +100,7 @@ def test_tried_on_a_gpu() -> None:
         kept = [mine for mine, row in zip(reading.parsed.entries, reading.rows, strict=True) if row.kept]
         found = [(row.name, row.time_ms) for row in kept if row.key == KEY]
         assert str(found) == str([loaded] if loaded else []), case  # as texts, because nan is not equal to itself
-        file = judged(text, CUDA)
+        file = inspect_text(text, CUDA)
         assert {note.rule for note in file.notes} == rules, case
         hit = any(row.live and row.key == KEY for row in file.rows)
         assert hit is bool(loaded and loaded[0] == "Default"), case
@@ -130,7 +130,7 @@ def test_a_time_is_read_as_far_as_it_is_a_number(text: str, value: float) -> Non
 )  # fmt: skip
 def test_rows_of_another_pytorch(row: str, rule: str) -> None:
     head = "".join(f"Validator,{k[10:]},{v}\n" for k, v in ROCM.items() if k.startswith("validator:"))
-    file = judged(f"{head}{row}\n", ROCM)
+    file = inspect_text(f"{head}{row}\n", ROCM)
     assert file.accepted
     assert [(note.line, note.rule) for note in file.notes] == [(6, rule)]
     assert not file.rows[0].live
@@ -194,7 +194,7 @@ def test_a_file_for_another_version_is_rejected(head: str, stated: dict[str, str
     PyTorch would reject such a file. If the stated versions are the same, PyTorch may still reject the file, because it
     compares all version lines.
     """
-    file = judged(head + ROW, stated)
+    file = inspect_text(head + ROW, stated)
     assert file.accepted is (False if why else None)
     assert [why in note.message for note in file.notes if note.rule == "validators"] == ([True] if why else [])
     if why:
@@ -208,23 +208,23 @@ def test_old_pytorch() -> None:
         "Validator,PT_VERSION,2.5.1\nGemmTunableOp_Half_TN,tn_96_48_64,Gemm_Hipblaslt_TN_5,1\n"
         f"GemmTunableOp_Half_NN,nn_96_48_64,Gemm_Hipblaslt_TN_5,1\n{ROW}GemmTunableOp_Half_TN,tn_1_48_64,Gemm_Hipblaslt_5,1\n"
     )
-    rules = {(note.line, note.rule) for note in judged(text, old).notes}
+    rules = {(note.line, note.rule) for note in inspect_text(text, old).notes}
     assert rules == {(3, "solution-dialect"), (4, "key-dialect"), (5, "solution-dialect")}
 
 
 def test_names() -> None:
     text = HEAD + ROW
-    assert [n.rule for n in judged(text, CUDA, "tuned.csv").notes] == ["file-name"]
-    assert "tuned0.csv" in judged(text, CUDA, "tuned.csv").notes[0].remedy
-    assert judged(text, CUDA | {"gpus": "8"}, "tuned7.csv").ok
-    assert not judged(text, CUDA | {"gpus": "8"}, "tuned8.csv").ok
+    assert [n.rule for n in inspect_text(text, CUDA, "tuned.csv").notes] == ["file-name"]
+    assert "tuned0.csv" in inspect_text(text, CUDA, "tuned.csv").notes[0].remedy
+    assert inspect_text(text, CUDA | {"gpus": "8"}, "tuned7.csv").ok
+    assert not inspect_text(text, CUDA | {"gpus": "8"}, "tuned8.csv").ok
 
 
 def test_without_a_target_a_file_is_judged_by_its_own_validators() -> None:
     file = inspect("t0.csv", (SAMPLES / "tunableop/tunableop_results0.csv").read_bytes(), {})
     assert (file.accepted, file.ok, file.notes) == (None, True, ())
     assert file.rows[0].verdicts.read is None
-    assert judged(HEAD + f"{KEY},Gemm_Hipblaslt_TN_4,1\n", {}).rows[0].live is False
+    assert inspect_text(HEAD + f"{KEY},Gemm_Hipblaslt_TN_4,1\n", {}).rows[0].live is False
 
 
 def test_damaged_sample() -> None:

@@ -113,11 +113,13 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
 
 def test_explain_names_the_places_in_the_program(tmp_path: Path) -> None:
     found = read(tmp_path, SAMPLES / "traces" / "stacks.trace.json")
-    lines = [x for x in screen.explained(found, "1") if isinstance(x, str)]
+    lines = [x for x in screen.explain_change(found, "1") if isinstance(x, str)]
     assert "NN 768×2048×3072 bf16_r: called from model.py:20 (attention), model.py:12 (forward)" in lines
     assert "TN 3072×2048×768 bf16_r: called from model.py:20 (attention)" in lines
     assert "* place in the program: called from model.py:20 (attention)" in report(found, [])
-    assert not any("called from" in x for x in screen.explained(replace(found, callers=()), "1") if isinstance(x, str))
+    assert not any(
+        "called from" in x for x in screen.explain_change(replace(found, callers=()), "1") if isinstance(x, str)
+    )
 
 
 def test_a_small_estimate_does_not_come_before_a_large_bound(tmp_path: Path) -> None:
@@ -151,16 +153,16 @@ def test_a_log_is_from_the_device_of_its_process(log: str, calls: set[int | None
 
 def test_an_action_is_explained_by_the_name_on_the_screen() -> None:
     found = recommend(test_layout_transposes.planted(), Settings())
-    by_number = screen.explained(found, "1")
+    by_number = screen.explain_change(found, "1")
     assert verdict(found).todo[0].title == "use channels_last"
-    assert [screen.explained(found, x) for x in ("layout-transposes", "channels_last", "use channels_last")] == [
+    assert [screen.explain_change(found, x) for x in ("layout-transposes", "channels_last", "use channels_last")] == [
         by_number
     ] * 3
 
 
 def test_a_host_twice_as_fast_is_simulated() -> None:
     """The line about the limit says what a host twice as fast saves, and that it is at most this under the profiler."""
-    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
+    tables = test_host_bound.make_trace_tables(540.0, profiler_steps="2", profiler_steps_us="1000.0")
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (

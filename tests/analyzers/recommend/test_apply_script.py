@@ -17,7 +17,7 @@ import pytest
 from analyzers.recommend.apply_script import NAME, guards, script
 from logparse.libraries.kinds.format import Emission
 from logparse.model import DEFAULT, Override, Solution
-from logparse.quoting import Shell, printable
+from logparse.quoting import Shell, make_printable
 from tests.analyzers.example import gemm
 from tests.test_hostile import BLIND, CANARY, LINES
 
@@ -207,7 +207,10 @@ def test_facts_are_never_run_as_code(shell: str, code: str, tmp_path: Path) -> N
     assert made is not None
     for file in (*FILES, made):
         (out / file.name).write_bytes(file.data)
-    known = {"hipblaslt_revision": printable(f"3b{code}"), f"validator:A{printable(code)}": printable(f"1{code}")}
+    known = {
+        "hipblaslt_revision": make_printable(f"3b{code}"),
+        f"validator:A{make_printable(code)}": make_printable(f"1{code}"),
+    }
     for fit in (True, False):
         env = machine(tmp_path, torch=known if fit else {**known, "hipblaslt_revision": "another"})
         done, errors = source(shell, out / NAME, env, out)

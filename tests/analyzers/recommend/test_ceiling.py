@@ -11,7 +11,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.recommend import render
 from analyzers.recommend.ceiling import ceiling
-from analyzers.recommend.confidence import judgement
+from analyzers.recommend.confidence import judge_all_pairs
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
 from logparse.model import Evidence, Finding, Gain
@@ -112,7 +112,7 @@ def test_the_possible_saving_includes_measured_savings() -> None:
     twice = replace(known, problem=gemm(), in_run=Gain(400.0, 392.0))
     guess = replace(known, problem=B, evidence=Evidence())
     findings = [known, replace(known, in_run=Gain(400.0, 150.0)), twice, guess]
-    found = ceiling(rows, findings, t, judgement(t, 0.03))
+    found = ceiling(rows, findings, t, judge_all_pairs(t, 0.03))
     assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
     assert found.calls_share == 1.0
 

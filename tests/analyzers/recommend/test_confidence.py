@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.recommend.confidence import judgement
+from analyzers.recommend.confidence import judge_all_pairs
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend
 from logparse.model import Evidence, Finding, Gain
 from tests.analyzers.build import facts, measurement, tables, work
@@ -104,7 +104,7 @@ def test_p_values_of_a_run_are_corrected_together() -> None:
     A p-value that is small enough for a single test is not small enough among many tests.
     """
     lucky = ([100.0] * 12, [98.9, 99.0] * 6)  # a gain of 1.1 %, from a single process
-    alone = judgement(confirmed(*lucky), 0.0)
+    alone = judge_all_pairs(confirmed(*lucky), 0.0)
     [one] = alone.by_source.values()
     assert 0.05 / 9 < one.confirmation.p < 0.05
     assert one.kept
@@ -113,7 +113,7 @@ def test_p_values_of_a_run_are_corrected_together() -> None:
         part = confirmed(*(lucky if i == 0 else SAME), source=f"c{i}")
         rows += part.measurements.to_dict("records")
         told += part.facts.to_dict("records")
-    among = judgement(tables(measurements=rows, facts=told, workload=[work(P.text, 10)]), 0.0)
+    among = judge_all_pairs(tables(measurements=rows, facts=told, workload=[work(P.text, 10)]), 0.0)
     assert len(among.by_source) == 8
     assert among.kept == 0
 
@@ -128,7 +128,7 @@ def test_of_two_confirmations_of_one_pair_the_one_with_more_processes_counts_and
         facts=[*lucky.facts.to_dict("records"), *facts_of_b.to_dict("records")],
         workload=[work(P.text, 10)],
     )
-    judged = judgement(both, 0.03)
+    judged = judge_all_pairs(both, 0.03)
     assert (judged.tested, judged.kept) == (1, 0)
     assert judged.by_source["a"] == judged.by_source["b"]
     assert not recommend(both, Settings()).findings
@@ -141,7 +141,7 @@ def test_confirmations_of_other_problems_do_not_count() -> None:
         facts=foreign.facts.to_dict("records"),
         workload=[work(Q.text, 10)],
     )
-    assert not judgement(elsewhere, 0.03).by_source
+    assert not judge_all_pairs(elsewhere, 0.03).by_source
 
 
 def test_times_that_a_file_states_once_have_no_interval() -> None:

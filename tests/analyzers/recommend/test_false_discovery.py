@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analyzers.evidence.tables import Settings
-from analyzers.recommend.confidence import RATE, judgement
+from analyzers.recommend.confidence import RATE, judge_all_pairs
 from analyzers.recommend.ranking import NOT_CONFIRMED, recommend
 from analyzers.recommend.verb import advise
 from analyzers.replay.results import Confirmed
@@ -50,7 +50,7 @@ def test_equally_fast_kernels_give_no_findings(floor: float) -> None:
     found = uncorrected = refused = 0
     for seed in range(STORES):
         tables = null_tables(seed, PROBLEMS, floor)
-        judged = judgement(tables, floor)
+        judged = judge_all_pairs(tables, floor)
         uncorrected += any(x.confirmation.p <= RATE for x in judged.by_source.values())
         if judged.kept or seed % 50 == 0:  # all findings are made in the same way: a few of the empty ones will do
             result = recommend(tables, Settings(min_gain=floor))

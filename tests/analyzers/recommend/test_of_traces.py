@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent / "golden"
 TRACES = ("traces/job.trace.json", "graph/decode.trace.json")
 
 
-def recommended(trace: Path, folder: Path) -> Recommendation:
+def recommend_for(trace: Path, folder: Path) -> Recommendation:
     store = open_store(folder / "store", create=True)
     ingest([str(trace)], store, run="trace", jobs=1)
     return recommend(tables_to_analyse(store), Settings())
@@ -36,7 +36,7 @@ def recommended(trace: Path, folder: Path) -> Recommendation:
 
 def rendered(sample: str, folder: Path) -> str:
     """Return the report that ``recommend`` writes for a sample trace, without the path of the samples."""
-    return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
+    return report(recommend_for(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
 @pytest.mark.parametrize("sample", TRACES)
@@ -76,7 +76,7 @@ def test_a_real_training_step_of_an_mi300x(tmp_path: Path) -> None:
 
     In this trace the GPU lags behind the host: a quarter of the kernels were launched before the trace began.
     """
-    found = recommended(CORPUS / "tracelens/mi300_resnet_train.json.gz", tmp_path)
+    found = recommend_for(CORPUS / "tracelens/mi300_resnet_train.json.gz", tmp_path)
     seen = figures(found)
     assert (seen["busy"], seen["before_ms"]) == (0.96, 30.8)
     assert {name: seen["parts"][name] for name in ("communication", "normalisation")} == {
@@ -99,7 +99,7 @@ def test_a_real_training_step_of_an_mi300x(tmp_path: Path) -> None:
 
 @needs_corpus
 def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
-    found = recommended(CORPUS / "nvidia/convnext_tiny.trace.json.gz", tmp_path)
+    found = recommend_for(CORPUS / "nvidia/convnext_tiny.trace.json.gz", tmp_path)
     assert figures(found)["busy"] == 0.12
     text = report(found, [])
     assert "* host-bound: the GPU runs kernels in 11.9% of the time (5.84 ms of 48.9 ms per step)" in text
@@ -108,7 +108,7 @@ def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
 
 @needs_corpus
 def test_a_vocabulary_that_is_no_multiple_of_eight_is_below_the_roofline(tmp_path: Path) -> None:
-    found = recommended(CORPUS / "h200/gpt2.trace.json.gz", tmp_path)
+    found = recommend_for(CORPUS / "h200/gpt2.trace.json.gz", tmp_path)
     below = [x for x in found.findings if x.analyzer == "below-roofline"]
     assert len(below) == 3
     assert all(x.problem is not None and "50257" in x.problem.label for x in below)

@@ -14,14 +14,14 @@ from analyzers.evidence.tables import Settings
 from analyzers.overrides.write import make
 from analyzers.recommend import render
 from analyzers.recommend.documents import report
-from analyzers.recommend.override_files import emissions, scripts, targets
+from analyzers.recommend.override_files import make_files, scripts, targets
 from analyzers.recommend.ranking import Recommendation, deduplicated, recommend, to_search
 from analyzers.recommend.verdict import verdict
 from analyzers.replay.plan import plan
 from logparse.errors import EmissionError, UsageError
 from logparse.ingest.stated_target import target_from
 from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
-from logparse.libraries.builds import comparable, folder, serves
+from logparse.libraries.builds import can_decide_for, folder, has_comparable_times
 from logparse.libraries.hipblaslt.tuning_file import WRITER
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.libraries.kinds.search_script import Command, SearchScript
@@ -31,7 +31,7 @@ from logparse.store import Store
 from logparse.target import same_device
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
-from tests.analyzers.ingested import bench, product, read, replayed
+from tests.analyzers.ingested import bench, product, read, store_race_times
 
 HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
 
@@ -119,7 +119,7 @@ def test_a_measurement_by_direct_calls_is_used(store: Store, tmp_path: Path) -> 
     own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
     untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
     read(store, tmp_path, {"job.log": bench(50257, 2048, 768, count=10), "untuned0.csv": untuned})
-    replayed(store, problem, {own: 500.0, "Default": 520.0, padded: 250.0}, padded, pick=own)
+    store_race_times(store, problem, {own: 500.0, "Default": 520.0, padded: 250.0}, padded, pick=own)
     found = recommend(tables_of(store), Settings())
     (told,) = found.findings
     assert (told.analyzer, told.calls, told.saving_us) == ("suboptimal-pick", 10, pytest.approx(2500.0))
@@ -227,7 +227,7 @@ def refuses(problem: Problem) -> Shell:
 def test_emissions_of_the_target(found: Recommendation) -> None:
     [(name, target)] = targets(found, Settings()).items()
     assert name == "gfx942-304cu-hipblaslt-4d62e135"
-    made = emissions(found, target, [writer()], Settings(), searches=searching(runs))
+    made = make_files(found, target, [writer()], Settings(), searches=searching(runs))
     files = {x.name: x.data.decode() for x in made.files}
     assert files["out.txt"] == "hipblaslt:9,hipblaslt:3"
     assert set(files) == {"out.txt", "apply.sh", "tune_miopen.sh", "tune_hipblaslt.sh"}
@@ -238,24 +238,24 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # only the pick without a time needs a search
     assert "export OUT=" in files["apply.sh"]
-    most = emissions(found, target, [writer()], Settings(max_rows=1), searches=searching(runs))
+    most = make_files(found, target, [writer()], Settings(max_rows=1), searches=searching(runs))
     assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
 
 
 def test_another_target_gets_no_override(found: Recommendation) -> None:
     for other in (HERE | {"hipblaslt_revision": "x"}, HERE | {"arch": "gfx90a"}, HERE | {"cu_count": "80"}):
-        assert "out.txt" not in {x.name for x in emissions(found, other, [writer()], Settings()).files}
+        assert "out.txt" not in {x.name for x in make_files(found, other, [writer()], Settings()).files}
 
 
 def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
-    made = emissions(found, HERE, [writer(fails=True)], Settings(), searches=searching(refuses))
+    made = make_files(found, HERE, [writer(fails=True)], Settings(), searches=searching(refuses))
     assert made.notes[1] == (
         "test: 2 overrides not written: hipblaslt_revision is unknown: give --target with a tuning file"
     )
     assert [x.split(":")[0] for x in made.notes[2:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
     assert made.files == ()
     # Two overrides without a writer, two scripts, and no confirmation of the two.
-    assert len(emissions(found, HERE, [], Settings(), searches=searching(refuses)).notes) == 5
+    assert len(make_files(found, HERE, [], Settings(), searches=searching(refuses)).notes) == 5
 
 
 def test_confirmed_only(found: Recommendation) -> None:
@@ -266,16 +266,16 @@ def test_confirmed_only(found: Recommendation) -> None:
     first, second = (x for x in found.findings if x.override is not None)
     assert first.override is not None
     found = replace(found, findings=(replace(first, p=0.001), second))
-    every = emissions(found, HERE, [writer()], Settings())
+    every = make_files(found, HERE, [writer()], Settings())
     assert every.notes[0].startswith("1 of 2 overrides are not confirmed")
-    safe = emissions(found, HERE, [writer()], Settings(confirmed_only=True))
+    safe = make_files(found, HERE, [writer()], Settings(confirmed_only=True))
     files = {x.name: x.data.decode() for x in safe.files}
     assert files["out.txt"] == first.override.solution.text
     assert safe.notes[0].startswith("1 of 2 overrides are not written, because no replay confirmed them")
     assert "lucky" not in files["apply.sh"]
-    none = emissions(replace(found, findings=(second,)), HERE, [writer()], Settings(confirmed_only=True))
+    none = make_files(replace(found, findings=(second,)), HERE, [writer()], Settings(confirmed_only=True))
     assert {x.name for x in none.files} & {"out.txt", "apply.sh"} == set()
-    sure = emissions(replace(found, findings=(replace(first, p=0.001),)), HERE, [writer()], Settings())
+    sure = make_files(replace(found, findings=(replace(first, p=0.001),)), HERE, [writer()], Settings())
     assert not any("confirmed" in note for note in sure.notes)
 
 
@@ -286,7 +286,7 @@ def test_nvidia_has_no_tuning_script() -> None:
         (recommend(t, Settings()), {"arch": "sm_90"}),
         (recommend(replace(t, facts=own), Settings()), {}),
     ):
-        made = emissions(found, target, [], Settings())
+        made = make_files(found, target, [], Settings())
         assert [x.name for x in made.files] == []
         assert "NVIDIA has no tool that searches" in made.notes[-1]
 
@@ -319,7 +319,7 @@ def test_the_script_with_the_most_valuable_problem_comes_first(found: Recommenda
 
 @pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "apply.sh"])
 def test_scripts_are_shell(script: str, tmp_path: Path, found: Recommendation) -> None:
-    made = emissions(found, HERE, [writer()], Settings(), searches=searching(runs))
+    made = make_files(found, HERE, [writer()], Settings(), searches=searching(runs))
     path = tmp_path / script
     path.write_bytes(next(x.data for x in made.files if x.name == script))
     subprocess.run(["sh", "-n", path], check=True)
@@ -329,7 +329,7 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendat
     def report(problem: Problem) -> Shell:
         return Shell("env")
 
-    made = emissions(found, HERE, [], Settings(), searches=searching(report))
+    made = make_files(found, HERE, [], Settings(), searches=searching(report))
     for name, variable in (
         ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
         ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
@@ -354,11 +354,11 @@ def test_rendering(found: Recommendation) -> None:
     assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
     assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
     assert table["problem"][0] == W.text
-    short = render.brief(table)
+    short = render.choose_columns(table)
     assert short["saving_ms/run"].tolist()[:3] == pytest.approx([15.708, 1.1, 0.1])
     assert short["calls"].tolist() == [3, 110, 10, 5]
     nothing = recommend(tables(), Settings())
-    assert len(render.brief(render.rows(nothing))) == 0
+    assert len(render.choose_columns(render.rows(nothing))) == 0
     assert report(nothing, []).splitlines() == [
         "# What to change in run r",
         "",
@@ -395,7 +395,7 @@ def test_rendering_of_unknown_savings() -> None:
     t = tables(measurements=[measurement(F.text, "miopen:A", 100.0), measurement(W.text, "miopen:A", 900.0)])
     table = render.rows(recommend(t, Settings()))
     assert table["saving_us"].isna().all()
-    assert render.brief(table)[["pre_us", "post_us", "gain"]].to_numpy().tolist() == [[900.0, 100.0, "88.9%"]]
+    assert render.choose_columns(table)[["pre_us", "post_us", "gain"]].to_numpy().tolist() == [[900.0, 100.0, "88.9%"]]
 
 
 @pytest.mark.parametrize("words", [("gfx942", "gfx942:sramecc+:xnack-"), ("gfx942:sramecc+:xnack-", "gfx942")])
@@ -462,15 +462,17 @@ def test_agreement_of_facts() -> None:
     assert same_device({"arch": ARCH}, {"arch": "gfx942"}) is True
     assert same_device({"arch": ARCH, "cu_count": "304"}, {"arch": "gfx942", "cu_count": "80"}) is False
     assert same_device({}, {"arch": "gfx942"}) is None
-    assert comparable(HERE, HERE, "hipblaslt") is True
-    assert comparable(HERE, {"arch": ARCH}, "hipblaslt") is None
-    assert comparable(HERE, {"arch": ARCH}, "miopen") is True
-    assert comparable(HERE, {"arch": ARCH} | {"hipblaslt_version": "9"}, "hipblaslt") is False
+    assert has_comparable_times(HERE, HERE, "hipblaslt") is True
+    assert has_comparable_times(HERE, {"arch": ARCH}, "hipblaslt") is None
+    assert has_comparable_times(HERE, {"arch": ARCH}, "miopen") is True
+    assert has_comparable_times(HERE, {"arch": ARCH} | {"hipblaslt_version": "9"}, "hipblaslt") is False
     assert (
-        serves({"arch": "gfx942", "miopen_version": "3.4.0"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen")
+        can_decide_for(
+            {"arch": "gfx942", "miopen_version": "3.4.0"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen"
+        )
         is False
     )
-    assert serves({"arch": "gfx942"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen") is True
+    assert can_decide_for({"arch": "gfx942"}, {"arch": ARCH, "miopen_version": "3.5.0"}, "miopen") is True
     assert folder({}) == "no-target"
 
 
@@ -514,10 +516,10 @@ def test_calls_with_one_row_get_the_best_common_kernel(
     read(store, tmp_path, {"job.log": log + bench(128, 32, 16)})
     for beta, times, winner in (("zero", plain, "hipblaslt:7"), ("nonzero", added, "hipblaslt:9")):
         problem = product(64, 32, 16, beta=beta, ldc=64)
-        replayed(store, problem, own | times, winner, pick="hipblaslt:5", facts=facts_there)
-    replayed(store, product(128, 32, 16), own | plain, "hipblaslt:7", pick="hipblaslt:5", facts=facts_there)
+        store_race_times(store, problem, own | times, winner, pick="hipblaslt:5", facts=facts_there)
+    store_race_times(store, product(128, 32, 16), own | plain, "hipblaslt:7", pick="hipblaslt:5", facts=facts_there)
     found = recommend(tables_of(store), Settings())
-    made = emissions(found, facts_there, [WRITER], Settings())
+    made = make_files(found, facts_there, [WRITER], Settings())
     lines = made.files[0].data.decode().splitlines()[2::2]
     assert {x.split(",")[4]: x.split(",")[34] for x in lines} == {"128": "7"} | ({"64": row} if row else {})
     shared = [x for x in found.findings if "the library uses one row for this call and for" in x.message]

@@ -60,7 +60,9 @@ def host() -> Tables:
 
     The GPU is busy for 270 µs of each step.
     """
-    return test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    return test_host_bound.make_trace_tables(
+        540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0"
+    )
 
 
 HIPBLASLT = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/hipblaslt_rank1_4243.log")
@@ -84,7 +86,7 @@ def found_in(case: str, folder: Path) -> Recommendation:
     return recommend(CASES[case](folder), Settings())
 
 
-def printed(found: Recommendation, folder: Path) -> list[str]:
+def print_screen(found: Recommendation, folder: Path) -> list[str]:
     """Return the lines that ``recommend`` prints for this result, without any option.
 
     The files of the recommendation are written into the subfolder ``overrides`` of ``folder``.
@@ -96,7 +98,7 @@ def printed(found: Recommendation, folder: Path) -> list[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_default_output(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Goldens) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = printed(found_in(case, tmp_path), tmp_path)
+    lines = print_screen(found_in(case, tmp_path), tmp_path)
     assert len(lines) <= screen.LINES
     assert max(map(len, lines)) <= screen.COLUMNS
     golden.check(GOLDEN / f"{case}.txt", "\n".join(lines) + "\n")
@@ -127,7 +129,7 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     found = found_in("everything", tmp_path)
-    lines = printed(found, tmp_path / ("long" * 30))
+    lines = print_screen(found, tmp_path / ("long" * 30))
     assert (len(lines) <= screen.LINES, max(map(len, lines)) <= screen.COLUMNS) == (True, True)
     joined = "\n".join(lines).replace("\\\n         ", "").replace("\\\n", "")
     assert f"D={tmp_path / ('long' * 30)}/overrides/" in joined, "a shell joins the parts of a path again"
@@ -144,7 +146,7 @@ def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int,
     # The more other lines there are, the fewer proposals and reasons are shown.
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
-    lines = screen.ending(found, head, screen.Written(Path("overrides")), apply)
+    lines = screen.render_end(found, head, screen.Written(Path("overrides")), apply)
     assert len(lines) <= screen.LINES
     assert max(map(len, lines)) <= screen.COLUMNS
     todo = [x for x in lines if x.startswith((" 1 ", " 2 "))]
@@ -166,7 +168,7 @@ def test_nothing_essential_is_cut() -> None:
         "the headline's end"
     )
     assert not any(x.endswith("…") for x in lines), "what to change has lines of its own"
-    explained = "\n".join(x for x in screen.explained(found, "padded_output") if isinstance(x, str))
+    explained = "\n".join(x for x in screen.explain_change(found, "padded_output") if isinstance(x, str))
     assert "…" not in explained
     assert " ".join(explained.split()).count("preferred = False") == 2
 
@@ -191,7 +193,7 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
     found = recommend(samples(*(str(x.relative_to(SAMPLES)) for x in sorted(files)))(tmp_path), Settings())
-    lines = "\n".join(printed(found, Path() if relative else tmp_path)).replace("\\\n         ", "")
+    lines = "\n".join(print_screen(found, Path() if relative else tmp_path)).replace("\\\n         ", "")
     # A log of hipBLASLt and a find-db of MIOpen state different facts about one machine, so there are two folders.
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
@@ -218,7 +220,7 @@ def test_savings_have_one_unit_and_a_certainty(tmp_path: Path) -> None:
         ("sure", "measured alone"),
         ("doubtful", "measured alone, may gain nothing"),
     ]
-    assert screen.savings([replace(todo[0], gain=Gain(9_000.0, 1_000.0)), todo[1]]) == [
+    assert screen.format_savings([replace(todo[0], gain=Gain(9_000.0, 1_000.0)), todo[1]]) == [
         "8 of 9 ms",
         "0.01 of 0.27 ms",
     ]
@@ -227,12 +229,12 @@ def test_savings_have_one_unit_and_a_certainty(tmp_path: Path) -> None:
 def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> None:
     found = found_in("everything", tmp_path)
     for number, todo in enumerate(verdict(found).todo, 1):
-        by_number = [x for x in screen.explained(found, str(number)) if isinstance(x, str)]
-        by_name = [x for x in screen.explained(found, todo.name) if isinstance(x, str)]
+        by_number = [x for x in screen.explain_change(found, str(number)) if isinstance(x, str)]
+        by_name = [x for x in screen.explain_change(found, todo.name) if isinstance(x, str)]
         assert by_number == by_name
         assert todo.title in by_number[1]
     with pytest.raises(UsageError, match="--explain nosuch: no such thing to do; the list has 1 "):
-        screen.explained(found, "nosuch")
+        screen.explain_change(found, "nosuch")
 
 
 def test_a_long_title_is_cut_in_the_list_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,8 +245,8 @@ def test_a_long_title_is_cut_in_the_list_only(tmp_path: Path, monkeypatch: pytes
     title = "find faster solvers of MIOpen and hipBLASLt for many problems"
     monkeypatch.setattr(Search, "title", lambda remedy, problems: title)
     found = found_in("everything", tmp_path)
-    assert max(map(len, printed(found, tmp_path))) <= screen.COLUMNS
-    explained = " ".join(str(x).strip() for x in screen.explained(found, "search"))
+    assert max(map(len, print_screen(found, tmp_path))) <= screen.COLUMNS
+    explained = " ".join(str(x).strip() for x in screen.explain_change(found, "search"))
     assert title in explained
 
 
@@ -273,7 +275,7 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
     found = replace(recommend(host(), Settings()), actions=(action,))
-    seen, lines = verdict(found), printed(found, tmp_path)
+    seen, lines = verdict(found), print_screen(found, tmp_path)
     assert "padded_output" in [x.name for x in (seen.todo if shows else seen.unseen)]
     assert [x.split()[0] for x in lines if x.startswith(("apply ", "check "))] == ["apply", "check"] * shows
     assert ("padded_output" in lines[-2]) == shows
@@ -281,8 +283,8 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     assert ("CHOSEN = ('padded_output', )" in made) == shows
     assert "if 'padded_output' in names:" in made, "it can be applied by name"
     assert ("applied only if it is named" in made) == (not shows)
-    explained = screen.explained(found, "padded_output")
-    assert explained == screen.explained(found, "1" if shows else "2")
+    explained = screen.explain_change(found, "padded_output")
+    assert explained == screen.explain_change(found, "1" if shows else "2")
     assert (
         "      the effect of this change on the step is too small to show, so the change is not in the list"
         in explained
@@ -302,18 +304,18 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     found = replace(recommend(host(), Settings()), actions=actions)
     assert [x.name for x in verdict(found).todo] == ["rough", "exact", "host-bound"]
     how = 'model = apply.model(model, "rough")'
-    lines = printed(found, tmp_path)
+    lines = print_screen(found, tmp_path)
     assert max(map(len, lines)) <= screen.COLUMNS
     assert f"less precise: {how}" in " ".join("\n".join(lines).split())
     by_name = (
         "      results are less precise, so the action is not part of any total and is applied only by name alone: "
         f"import apply; {how}"
     )
-    assert by_name in screen.explained(found, "rough")
+    assert by_name in screen.explain_change(found, "rough")
     assert by_name in (tmp_path / "overrides/report.md").read_text().splitlines()
     assert "add to the program:  import apply; " in (tmp_path / "overrides/report.md").read_text()
     assert any(x.startswith("apply    add to the program:  import apply; ") for x in lines)
-    check = "".join(printed(found, tmp_path)[-3:-1])
+    check = "".join(print_screen(found, tmp_path)[-3:-1])
     assert ("--action exact" in check, "rough" in check) == (True, False)
 
 
@@ -326,4 +328,4 @@ def test_kernels_without_visible_effect_are_not_proposed(tmp_path: Path) -> None
     small = tuple(replace(x, steps=1000.0) for x in found.actions)
     held = replace(found, actions=small, gpu_time=waits.gpu_time)
     assert [x.name for x in verdict(held).unseen] == ["overrides"]
-    assert not [x for x in printed(held, tmp_path) if x.startswith(("apply ", "check "))]
+    assert not [x for x in print_screen(held, tmp_path) if x.startswith(("apply ", "check "))]

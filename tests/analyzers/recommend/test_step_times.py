@@ -16,8 +16,8 @@ from analyzers.job.step.answer import Ceilings, StepAnswer, StepUnknown
 from analyzers.recommend.apply_module import module
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
-from analyzers.recommend.render import about, action_lines
-from analyzers.recommend.screen import Written, explained, screen, split_lines
+from analyzers.recommend.render import action_lines, explain_todo
+from analyzers.recommend.screen import Written, explain_change, screen, split_lines
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import Share, Todo, Verdict, gain, kernels_text, verdict
@@ -111,7 +111,9 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
 def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a step waits for its data, the advice is to load them sooner, not to speed up the host."""
     # The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of them than data that arrive in time.
-    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    tables = test_host_bound.make_trace_tables(
+        540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0"
+    )
     found = recommend(tables, Settings())
     assert verdict(found).headline.startswith("the host is the limit; ")
     waits = replace(answer(500, "data loading"), now_us=500, ceilings=Ceilings(500, 490, 500, 500))
@@ -123,7 +125,7 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
     assert [x.name for x in seen.todo] == ["host-bound"]
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
     found = with_step(found, tables)
-    for text in (report(found, ()), "\n".join(map(str, explained(found, "host-bound")))):
+    for text in (report(found, ()), "\n".join(map(str, explain_change(found, "host-bound")))):
         assert "and waits for data in the rest" in text
         assert host_bound.LOADER in text
         assert not re.search("waits for the host|CUDA graphs", text)
@@ -133,7 +135,9 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
 def test_only_the_time_under_the_loader_is_claimed_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """If data loading explains only a part of the idle time, the remark and its bound claim only this part."""
     # The GPU idles for 230 of 500 µs, and the step waits for data in 20 % of the step: 100 µs.
-    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    tables = test_host_bound.make_trace_tables(
+        540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0"
+    )
     shares = {"host": 0.15, "kernels": 0.65, "communication": 0.0, "data loading": 0.2}
     waits = replace(answer(500, "data loading"), now_us=500, shares=shares, ceilings=Ceilings(500, 260, 500, 500))
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
@@ -148,7 +152,7 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
     """A saving is compared with the step's time without the profiler, not with the longer step in the trace."""
     # The step takes 500 µs under the profiler and 450 µs without, as a simulation shows. A saving of 131 µs is
     # simulated for the step without the profiler, so it is stated as "131 of 450 µs".
-    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
+    tables = test_host_bound.make_trace_tables(540.0, profiler_steps="2", profiler_steps_us="1000.0")
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
     found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
     assert "up to 131 of 450 µs a step" in found.headline
@@ -162,7 +166,7 @@ def test_headline_and_limit_name_the_same_gain() -> None:
     """
     # In an earlier version, they promised 8.5 ms and 7 ms for the same trace of GPT-2, in which no step is marked.
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
-    found = replace(recommend(test_host_bound.traced(540.0), Settings()), step=StepTimes(now, {}))
+    found = replace(recommend(test_host_bound.make_trace_tables(540.0), Settings()), step=StepTimes(now, {}))
     seen = verdict(found)
     assert "keep the GPU busy: up to 300 µs of 1 ms of the whole trace" in seen.headline
     assert "a host that takes no time saves 300" in seen.limit
@@ -191,13 +195,17 @@ def test_a_run_whose_calls_nothing_timed_gets_the_line_that_times_them() -> None
 
 def test_a_step_is_called_what_the_user_calls_it() -> None:
     steps = {"profiler_steps": "2", "profiler_steps_us": "1000.0"}
-    tables = test_host_bound.traced(
+    tables = test_host_bound.make_trace_tables(
         540.0, **steps, unit="request", **{"unit:a": '{"count": 9, "traced": 2, "us": [500.0]}'}
     )
     now = replace(answer(500), now_us=500, ceilings=Ceilings(500, 270, 500, 500))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a request")
-    shown = [*screen(found, Written(Path("overrides"))), report(found, ()), *map(str, explained(found, "host-bound"))]
+    shown = [
+        *screen(found, Written(Path("overrides"))),
+        report(found, ()),
+        *map(str, explain_change(found, "host-bound")),
+    ]
     assert any(x.startswith("  a request, 500 µs: ") for x in shown)
     assert "* the host limits a request" in report(found, ())
     assert not re.findall(r".*\bsteps?\b.*", "\n".join(shown))
@@ -210,7 +218,7 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
 
 
 def test_what_was_traced_by_time_is_a_window() -> None:
-    tables = test_host_bound.traced(540.0, profiler_steps="1", profiler_steps_us="1000.0", unit="time")
+    tables = test_host_bound.make_trace_tables(540.0, profiler_steps="1", profiler_steps_us="1000.0", unit="time")
     found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
     shown = "\n".join([*screen(found, Written(Path("overrides"))), report(found, ())])
     assert "a window, 1 ms: " in shown
@@ -227,7 +235,7 @@ def test_gain_is_not_limited_by_a_host_that_the_profiler_slowed() -> None:
     launch, so that it seems as slow as the kernels. For example, a step of 2.07 s on an H200 waited for its kernels,
     but the simulation said that it would take 2.00 s even if kernels took no time.
     """
-    tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
+    tables = test_host_bound.make_trace_tables(990.0, profiler_steps="1", profiler_steps_us="1000.0")
     tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
     slow = replace(answer(1_000, "kernels", waits=0.03), now_us=1_000, ceilings=Ceilings(1_000, 1_000, 1_000, 970))
     found = replace(recommend(tables, Settings()), step=StepTimes(slow, {}))
@@ -258,7 +266,7 @@ def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headli
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
     given = replace(build.tables(calls=calls, workload=[build.work(text, 5_448)]), facts=fusible([400.0]))
     if traced:
-        marked = test_host_bound.traced(990.0, profiler_steps="2", profiler_steps_us="1000.0")
+        marked = test_host_bound.make_trace_tables(990.0, profiler_steps="2", profiler_steps_us="1000.0")
         given = replace(given, kernels=marked.kernels, facts=pd.concat([marked.facts, given.facts]))
     seen = verdict(recommend(given, Settings()))
     assert seen.headline == headline
@@ -266,7 +274,9 @@ def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headli
 
 
 def test_what_makes_no_step_faster_is_not_listed() -> None:
-    found = recommend(test_host_bound.traced(990.0, profiler_steps="2", profiler_steps_us="1000.0"), Settings())
+    found = recommend(
+        test_host_bound.make_trace_tables(990.0, profiler_steps="2", profiler_steps_us="1000.0"), Settings()
+    )
     kept = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_900)}))
     seen = verdict(kept)
     assert seen.headline == "the host is the limit; nothing worth doing: 1 with too small an effect on the step"
@@ -306,7 +316,7 @@ PART = "saved in its kernels"
 def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float, limit: str, why: str | None) -> None:
     under = {"padded_output": answer(then_us, limit)}
     found = replace(recommend(everything(), Settings()), actions=(padded(4.0),), step=StepTimes(answer(54_900), under))
-    lines = about(found, TODO)
+    lines = explain_todo(found, TODO)
     sentences = [str(x).strip() for x in lines if str(x).strip().startswith("the step ")]
     assert sentences == ([] if why is None else [f"the step {why}"])
     assert any("the step, simulated: 54.9 ms → " in str(x) for x in lines)
@@ -316,7 +326,9 @@ def test_idle_time_that_cannot_be_gained_is_stated() -> None:
     """If only a part of the GPU's idle time can be gained, the text about the limit says how much."""
     # The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
     # because then its kernels limit it. So only 500 − 450 = 50 µs can be saved.
-    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    tables = test_host_bound.make_trace_tables(
+        540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0"
+    )
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
     seen = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {})))
     [todo] = seen.todo

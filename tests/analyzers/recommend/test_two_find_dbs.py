@@ -37,7 +37,7 @@ def read(store: Store, tmp_path: Path) -> Store:
 
 
 def _top(store: Store) -> dict[str, object]:
-    rows = lookup.ranked(store, by="time", n=1000).rows.to_pylist()
+    rows = lookup.rank_problems(store, by="time", n=1000).rows.to_pylist()
     [row] = [x for x in rows if x["problem"] == LAYER]
     return dict(row)
 
@@ -63,7 +63,7 @@ def test_all_views_state_one_time_and_the_solver_that_takes_it(read: Store, tmp_
 
 
 def test_sums_of_all_views_agree_and_leave_the_condition_apart(read: Store) -> None:
-    ranking, points = lookup.ranked(read, by="time"), store_points(read)
+    ranking, points = lookup.rank_problems(read, by="time"), store_points(read)
     assert ranking.total_us == pytest.approx(points["total_us"].sum())
     conditional = points[points["saving_from"] == "conditional"]
     assert len(conditional) == ranking.unsettled == 4
@@ -89,7 +89,7 @@ def test_the_screen_states_the_condition_and_the_command_that_settles_it(read: S
     seen = verdict(found)
     assert gains_text(seen).endswith(f"; another 217 ms if {ASSUMES}")
     assert [sureness for sureness, _ in seen.gains] == ["estimated"], "no saving with a condition is added to them"
-    note = lookup.ranked(read, by="time").unsettled_note(read, "job")
+    note = lookup.rank_problems(read, by="time").unsettled_note(read, "job")
     assert LAYER in note
     assert settling(read.url, "job", read.runs(), "top")[0] in note
 

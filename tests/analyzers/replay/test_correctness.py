@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from analyzers.replay.drift import noise
 from analyzers.replay.sampler import executions
-from logparse.libraries.kinds.correctness import acceptable, depth, error_bound
+from logparse.libraries.kinds.correctness import depth, error_bound, is_acceptable
 from tests.analyzers.replay.problems import SMALL_W, gemm
 
 H200 = {"device": "NVIDIA H200", "arch": "sm_90", "cu_count": "132"}
@@ -22,9 +22,9 @@ def test_bound_grows_with_depth_and_with_a_shorter_output() -> None:
 
 def test_a_missing_tile_is_out_of_bounds() -> None:
     missing = math.sqrt(1 / 64)  # one of 64 tiles is zero, with this share of the norm
-    assert not acceptable(missing, error_bound(gemm(**HALF)))
-    assert not acceptable(math.nan, 1.0)
-    assert not acceptable(math.inf, 1.0)
+    assert not is_acceptable(missing, error_bound(gemm(**HALF)))
+    assert not is_acceptable(math.nan, 1.0)
+    assert not is_acceptable(math.inf, 1.0)
 
 
 def test_depth_is_k_of_the_product_that_a_convolution_is() -> None:

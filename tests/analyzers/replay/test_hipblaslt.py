@@ -14,7 +14,7 @@ from analyzers.replay.results import Method
 from analyzers.replay.trial import ConfirmTask, RaceTask, WorkerContext
 from logparse.libraries.hipblaslt.replay import BACKEND
 from logparse.libraries.kinds.backend import Backend, Conditions, Place
-from logparse.libraries.kinds.correctness import acceptable, error_bound
+from logparse.libraries.kinds.correctness import error_bound, is_acceptable
 from logparse.model import GemmProblem, Solution
 from tests.analyzers.replay.compiled import loaded, planted_times
 from tests.analyzers.replay.problems import gemm
@@ -84,9 +84,9 @@ def test_second_outputs_are_checked(backend: Backend, problem: GemmProblem, faul
     scales.
     """
     right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
-    assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)
+    assert (right.fault(), is_acceptable(right.error(), error_bound(problem))) == ("", True)
     assert wrong.fault().startswith(fault)
-    assert not acceptable(wrong.error(), error_bound(problem))
+    assert not is_acceptable(wrong.error(), error_bound(problem))
 
 
 def test_a_solution_that_needs_more_workspace_is_not_offered(backend: Backend) -> None:

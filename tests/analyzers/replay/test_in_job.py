@@ -29,7 +29,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("in_job")
 
 
-def replayed(true: float, us: float, draw: np.random.Generator, processes: int = 4, blocks: int = 12) -> Pairs:
+def simulate_pairs(true: float, us: float, draw: np.random.Generator, processes: int = 4, blocks: int = 12) -> Pairs:
     held = Pairs((), ())
     for _ in range(processes):
         log = math.log(true) + BETWEEN_PROCESSES * draw.standard_normal() + 0.004 * draw.standard_normal(blocks)
@@ -39,7 +39,7 @@ def replayed(true: float, us: float, draw: np.random.Generator, processes: int =
 
 def test_the_prediction_covers_a_job_that_differs_as_jobs_do(benchmark: Any) -> None:
     draw, rounds = np.random.default_rng(1), sized(300, 3000)
-    judged = judge_all({i: replayed(1.3, 50.0, draw) for i in range(rounds)})[0]
+    judged = judge_all({i: simulate_pairs(1.3, 50.0, draw) for i in range(rounds)})[0]
     inside = narrow = 0
     for confirmation in judged.values():
         value = 1.3 * math.exp(benchmark.IN_JOB * draw.standard_normal())

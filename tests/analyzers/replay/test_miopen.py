@@ -14,7 +14,7 @@ from analyzers.evidence.confirmations import judge
 from analyzers.replay.results import Method
 from analyzers.replay.trial import ConfirmTask, RaceTask, WorkerContext
 from logparse.libraries.kinds.backend import Backend, Conditions, Place, UnsupportedError
-from logparse.libraries.kinds.correctness import acceptable, error_bound
+from logparse.libraries.kinds.correctness import error_bound, is_acceptable
 from logparse.libraries.miopen.replay import BACKEND
 from logparse.libraries.miopen.solvers import SOLVERS, known_algorithm
 from logparse.model import Direction, Solution
@@ -68,13 +68,13 @@ def test_solvers_are_listed_pick_first_and_compute_what_they_should(
     assert backend.solutions(problem, 2) == solutions[:2]
     for solution in (*solutions[:2], solutions[3]):
         runnable = backend.prepare(problem, solution, Conditions(seed=3, sets=2))
-        assert acceptable(runnable.error(), error_bound(problem)), solution.text
+        assert is_acceptable(runnable.error(), error_bound(problem)), solution.text
         backend.refresh(4)
-        assert acceptable(runnable.error(), error_bound(problem)), solution.text
+        assert is_acceptable(runnable.error(), error_bound(problem)), solution.text
         assert runnable.sample_us(2) > 0
     assert runnable.workspace_bytes == 4096
     wrong = backend.prepare(problem, solutions[2], Conditions())
-    assert not acceptable(wrong.error(), error_bound(problem))
+    assert not is_acceptable(wrong.error(), error_bound(problem))
     assert {line.split()[0] for line in calls.read_text().splitlines()} == {direction}
     assert f"{direction} 900 4096" in calls.read_text()
     backend.release()
@@ -104,7 +104,7 @@ def test_all_that_apply_are_asked_of_a_process_without_the_find_db(calls: Path) 
     assert names[0] == SLOW["W"], "the pick is the one of the library as it is"
     assert names[5:] == ["ConvAsmBwdWrW3x3"]
     runnable = backend.prepare(SMALL, Solution("miopen", names[5]), Conditions())
-    assert acceptable(runnable.error(), error_bound(SMALL))
+    assert is_acceptable(runnable.error(), error_bound(SMALL))
     assert "MIOPEN_DEBUG_DISABLE_FIND_DB" not in os.environ
 
 

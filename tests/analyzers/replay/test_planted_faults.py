@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from logparse.libraries.kinds.backend import Conditions
-from logparse.libraries.kinds.correctness import acceptable, error_bound
+from logparse.libraries.kinds.correctness import error_bound, is_acceptable
 from logparse.model import ConvProblem, GemmProblem
 from tests.analyzers.replay.problems import SMALL_W
 from tests.analyzers.replay.problems import gemm as small_gemm
@@ -69,7 +69,7 @@ def refused(made: TorchRunnable, bound: float) -> bool:
     First the error of the whole result is compared with ``bound``. Then logparse checks each element, and a product of
     matrices of integers, whose result must be exact.
     """
-    return not acceptable(made.error(), bound) or bool(made.fault())
+    return not is_acceptable(made.error(), bound) or bool(made.fault())
 
 
 def dropped_tail(x: Any, y: Any, _before: Any) -> Any:
@@ -169,14 +169,14 @@ def one_by_one(x: Any, y: Any, _before: Any) -> Any:
 @pytest.mark.parametrize("kernel", [plain, reversed_order, one_by_one])
 def test_honest_kernels_pass_in_every_type(kind: str, k: int, kernel: Kernel) -> None:
     made, bound = runnable(kind, k, kernel), error_bound(problem(kind, k))
-    assert acceptable(made.error(), bound)
+    assert is_acceptable(made.error(), bound)
     assert made.fault() == ""
 
 
 @pytest.mark.parametrize(("k", "m", "n"), [(257, M, N), (4096, M, N), (512, 2048, 1024)])
 def test_partial_sums_in_the_output_type_pass(k: int, m: int, n: int) -> None:
     made = runnable("bf16", k, split_k_in_the_output_type, m, n)
-    assert acceptable(made.error(), error_bound(problem("bf16", k)))
+    assert is_acceptable(made.error(), error_bound(problem("bf16", k)))
     assert made.fault() == ""
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from analyzers.replay.replay import Options, replay
 from analyzers.replay.results import Method
 from logparse.libraries.kinds.backend import Conditions, OutOfMemoryError, Place, UnsupportedError
-from logparse.libraries.kinds.correctness import acceptable, error_bound
+from logparse.libraries.kinds.correctness import error_bound, is_acceptable
 from logparse.libraries.pytorch.replay import BACKEND
 from logparse.libraries.torch_profiler import profiler as torch_profiler
 from logparse.model import DEFAULT, Call, ConvProblem, GemmProblem, Problem, with_plain
@@ -68,7 +68,7 @@ def test_every_way_is_right_on_fresh_inputs(problem: GemmProblem | ConvProblem) 
     for seed in (1, 2):
         backend.refresh(seed)
         for solution, runnable in zip(solutions, runnables, strict=True):
-            assert acceptable(runnable.error(), error_bound(problem)), solution.text
+            assert is_acceptable(runnable.error(), error_bound(problem)), solution.text
     assert all(runnable.sample_us(3) > 0 for runnable in runnables)
     assert len(backend.solutions(problem, 1)) == 1
     backend.release()
@@ -131,5 +131,5 @@ def test_every_convolution_of_permuted_views_can_be_rebuilt() -> None:
     smallest = min((x for x in convs if (x.groups or 1) > 1), key=lambda x: (x.bytes or 0.0, x.text))
     reduced = replace(smallest, n=1, c=8, k=8, groups=8)
     runnable = backend.prepare(reduced, DEFAULT, Conditions(seed=1, sets=1))
-    assert acceptable(runnable.error(), error_bound(reduced))
+    assert is_acceptable(runnable.error(), error_bound(reduced))
     backend.release()

@@ -19,7 +19,7 @@ import pytest
 from analyzers.evidence.tables import Settings
 from analyzers.recommend.verb import advise
 from analyzers.replay import verb
-from analyzers.replay.replay import Options, ReplayReport, ReplayStep, planned, replay, seconds
+from analyzers.replay.replay import Options, ReplayReport, ReplayStep, plan_replay, replay, seconds
 from analyzers.replay.results import Method
 from analyzers.replay.scheduler import Limits, MeasuringError, Scheduler
 from analyzers.replay.worker import backend_named
@@ -307,8 +307,8 @@ def test_the_plan_puts_expected_saving_per_second_first(tmp_path: Path) -> None:
     rows = [Measurement(problem=p, solution=Solution("torch", "Default"), origin="bench", time_us=t) for p, t in times]
     rows.append(Measurement(problem=often, solution=Solution("torch", "x"), origin="bench", time_us=5.0))
     record(store, rows, run="r", name="bench", format="test")
-    items = planned(store, FAKE)
+    items = plan_replay(store, FAKE)
     assert [item.problem.text for item in items] == [slow.text, often.text, rarely.text]
     assert items[1].regret == pytest.approx(0.5)
-    assert planned(store, replace(FAKE, top=1)) == items[:1]
-    assert planned(store, replace(FAKE, kind="conv")) == []
+    assert plan_replay(store, replace(FAKE, top=1)) == items[:1]
+    assert plan_replay(store, replace(FAKE, kind="conv")) == []

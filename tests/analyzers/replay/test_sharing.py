@@ -30,7 +30,7 @@ def problems(count: int) -> list[GemmProblem]:
     return [x for n in range(count) if isinstance(x := gemm(8 * n + 8), GemmProblem)]
 
 
-def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> None:
+def store_races(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> None:
     for problem in of:
         times = [
             Measurement(problem=problem, solution=x, origin="replay", time_us=us) for x, us in ((FAST, 1), (SLOW, 2))
@@ -43,7 +43,7 @@ def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> Non
 def shared(tmp_path: Path) -> Path:
     """Write a file with times of 40 matrix products, as if another machine had measured them. Returns the path."""
     other = open_store(str(tmp_path / "other"), create=True)
-    raced(other, problems(40))
+    store_races(other, problems(40))
     write(sharing.bundled(other)[0], tmp_path / "shared")
     return tmp_path / "shared"
 
@@ -76,7 +76,7 @@ def test_a_tenth_is_tried_again_and_the_rest_is_known(mine: Store, shared: Path)
 
 def test_what_this_machine_measured_itself_is_not_tried_again(mine: Store, shared: Path) -> None:
     sharing.take(mine, str(shared), None)
-    raced(mine, problems(40))
+    store_races(mine, problems(40))
     known, of = sharing.without_checks(history(mine), mine)
     assert (of.settled, of.again, len(known.races["5f0c"])) == (set(), {}, 40)
 

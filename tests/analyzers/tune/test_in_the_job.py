@@ -21,7 +21,7 @@ from analyzers.evidence.trials import Tried
 from analyzers.tune import in_the_job
 from analyzers.tune.in_the_job import Answer, trial, try_in_the_job
 from analyzers.tune.starts import Starts
-from analyzers.tune.try_verb import answer, lines, split
+from analyzers.tune.try_verb import answer, lines, split_at_dashes
 from logparse.errors import UsageError
 from logparse.libraries.own.job_trials import Seen
 from tests.capture.in_job.test_trial import PROGRAM
@@ -98,7 +98,7 @@ def alive(process: int) -> bool:
         return False
 
 
-def tried(
+def try_changes(
     folder: Path, ratios: Mapping[str, object], *actions: str, behaviour: str = "", **more: object
 ) -> tuple[Answer, list[list[str]]]:
     """Try changes of settings or of the model in the fake job.
@@ -115,7 +115,7 @@ def tried(
 
 
 def test_a_winner_is_seen_in_a_second_process(tmp_path: Path) -> None:
-    found, starts = tried(tmp_path, {"channels_last": 0.7, "tf32": 1.0}, "channels_last", "tf32")
+    found, starts = try_changes(tmp_path, {"channels_last": 0.7, "tf32": 1.0}, "channels_last", "tf32")
     assert starts == [["channels_last", "tf32"], ["channels_last"]]
     assert [(x.name, x.outcome) for x in found.tried] == [("channels_last", "measured"), ("tf32", "not faster")]
     assert (found.word, found.code, found.starts) == ("step", 0, 2), "the exit code of what we have ended is no error"
@@ -128,7 +128,7 @@ def test_gains_are_measured_together_and_not_added(tmp_path: Path) -> None:
     """
     ratios = {"channels_last": 0.7, "channels_last_benchmark": 0.6, "one_kernel_gelu": 0.9}
     both = "channels_last_benchmark+one_kernel_gelu"
-    found, starts = tried(tmp_path, {**ratios, both: 0.58}, *ratios)
+    found, starts = try_changes(tmp_path, {**ratios, both: 0.58}, *ratios)
     assert starts[0] == [*ratios]
     assert sorted(starts[1]) == sorted([*ratios, both])
     assert starts[2:] == [[both]]
@@ -137,13 +137,13 @@ def test_gains_are_measured_together_and_not_added(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_is_not_tried_again(tmp_path: Path) -> None:
-    found, starts = tried(tmp_path, {"tf32": "refused"}, "tf32")
+    found, starts = try_changes(tmp_path, {"tf32": "refused"}, "tf32")
     assert starts == [["tf32"]]
     assert (found.tried[0].outcome, found.tried[0].why) == ("refused", "it cannot")
 
 
 def test_an_action_that_kills_the_job_is_named_and_the_others_have_their_start(tmp_path: Path) -> None:
-    found, starts = tried(tmp_path, {"tf32": 0.8}, "padded_output", "tf32", behaviour="dies")
+    found, starts = try_changes(tmp_path, {"tf32": 0.8}, "padded_output", "tf32", behaviour="dies")
     assert starts == [["padded_output", "tf32"], ["tf32"], ["tf32"]]
     outcomes = {x.name: (x.outcome, x.why) for x in found.tried}
     assert outcomes["padded_output"] == ("broken", "the job was ended by SIGKILL while this action was on")
@@ -151,7 +151,7 @@ def test_an_action_that_kills_the_job_is_named_and_the_others_have_their_start(t
 
 
 def test_a_short_job_is_started_until_its_pairs_suffice(tmp_path: Path) -> None:
-    found, starts = tried(tmp_path, {"tf32": 0.8}, "tf32", behaviour="few")
+    found, starts = try_changes(tmp_path, {"tf32": 0.8}, "tf32", behaviour="few")
     assert len(starts) == 2
     assert found.tried[0].outcome == "measured"
     lines = (tmp_path / "log").read_text().splitlines()
@@ -167,7 +167,7 @@ def test_a_short_job_tries_the_promising_changes_together_first(tmp_path: Path) 
     """Each start has steps for one change alone. Two starts then give the user the answer that matters most."""
     both, *single = "padded_output+one_kernel_gelu", "padded_output", "one_kernel_gelu", "tf32"
     of = {"behaviour": "one", "expected": 60, "together": PROMISING, "patience_s": 0.0}
-    found, starts = tried(tmp_path, SHORT, *single, **of)  # type: ignore[arg-type]
+    found, starts = try_changes(tmp_path, SHORT, *single, **of)  # type: ignore[arg-type]
     assert starts == [[both, *single], [both]]
     assert (found.tried[0].name, found.tried[0].outcome) == (both, "measured")
     assert {x.outcome for x in found.tried[1:]} == {"not tried"}
@@ -175,13 +175,13 @@ def test_a_short_job_tries_the_promising_changes_together_first(tmp_path: Path) 
 
 def test_a_short_job_tries_single_changes_as_long_as_the_patience_lasts(tmp_path: Path) -> None:
     of = {"behaviour": "one", "expected": 60, "together": PROMISING}
-    found, starts = tried(tmp_path, SHORT, *PROMISING, **of)  # type: ignore[arg-type]
+    found, starts = try_changes(tmp_path, SHORT, *PROMISING, **of)  # type: ignore[arg-type]
     assert [x[0] for x in starts] == ["padded_output+one_kernel_gelu"] * 2 + [*PROMISING[:1]] * 2 + [*PROMISING[1:]] * 2
     assert {x.outcome for x in found.tried} == {"measured"}
 
 
 def test_a_long_job_tries_each_change_first(tmp_path: Path) -> None:
-    _, starts = tried(tmp_path, SHORT, *PROMISING, expected=1000, together=PROMISING)
+    _, starts = try_changes(tmp_path, SHORT, *PROMISING, expected=1000, together=PROMISING)
     assert starts[0] == [*PROMISING]
 
 
@@ -193,39 +193,39 @@ def test_the_best_change_is_confirmed_first() -> None:
     winner = Tried("tf32", (Seen("tf32", "units", pairs=((math.log(0.8), 10.0, 8.0),) * 8),))
     open_one = Tried("padded_output", (Seen("padded_output", "units", pairs=((0.1, 1.0, 1.1), (-0.1, 1.0, 0.9)) * 4),))
     assert (winner.outcome, open_one.outcome) == ("faster once", "undecided")
-    assert in_the_job._wanted([winner, open_one], True, False) == ["tf32"]
-    assert in_the_job._wanted([open_one], True, False) == ["padded_output"]
-    assert in_the_job._wanted([open_one], False, False) == []  # the patience is over
+    assert in_the_job._choose_changes([winner, open_one], True, False) == ["tf32"]
+    assert in_the_job._choose_changes([open_one], True, False) == ["padded_output"]
+    assert in_the_job._choose_changes([open_one], False, False) == []  # the patience is over
 
 
 def test_the_number_of_units_of_an_earlier_run_is_told_to_the_first_start(tmp_path: Path) -> None:
-    tried(tmp_path, {"tf32": 0.8}, "tf32", expected=60)
+    try_changes(tmp_path, {"tf32": 0.8}, "tf32", expected=60)
     lines = (tmp_path / "log").read_text().splitlines()
     assert [json.loads(x)["expected"] for x in lines] == [60, 60]
 
 
 def test_a_job_that_tries_nothing(tmp_path: Path) -> None:
-    found, starts = tried(tmp_path, {}, "tf32", behaviour="silent")
+    found, starts = try_changes(tmp_path, {}, "tf32", behaviour="silent")
     assert len(starts) == 2
     assert found.tried[0].outcome == "not tried"
     assert any("none imported torch" in x for x in found.notes)
 
 
 def test_a_job_that_fails_keeps_its_exit_code(tmp_path: Path) -> None:
-    found, starts = tried(tmp_path, {}, "tf32", behaviour="fails")
+    found, starts = try_changes(tmp_path, {}, "tf32", behaviour="fails")
     assert (found.code, len(starts)) == (7, 1)
     assert "the job ended with exit code 7" in found.notes
 
 
 def test_a_launcher_that_gets_our_signal_is_no_reason(tmp_path: Path) -> None:
-    found, _ = tried(tmp_path, {"tf32": 1.0}, "tf32", behaviour="launched")
+    found, _ = try_changes(tmp_path, {"tf32": 1.0}, "tf32", behaviour="launched")
     assert (found.tried[0].outcome, found.notes) == ("not faster", ())
 
 
 def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_the_job, "_GRACE_S", 0.1)
     monkeypatch.setattr(in_the_job, "_LEAVE_S", 0.1)
-    found, _ = tried(tmp_path, {"tf32": 1.0}, "tf32", behaviour="stubborn")
+    found, _ = try_changes(tmp_path, {"tf32": 1.0}, "tf32", behaviour="stubborn")
     assert found.tried[0].outcome == "not faster"
     assert found.code == 0
 
@@ -274,7 +274,7 @@ def test_ctrl_c_ends_the_trial_with_what_is_known(tmp_path: Path) -> None:
 )
 def test_wrong_words(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        split(words)
+        split_at_dashes(words)
 
 
 def test_unknown_actions() -> None:
@@ -287,7 +287,7 @@ def test_unknown_actions() -> None:
 
 
 def test_what_is_printed(tmp_path: Path) -> None:
-    found, _ = tried(tmp_path, {"channels_last": 0.7, "tf32": "refused"}, "channels_last", "tf32")
+    found, _ = try_changes(tmp_path, {"channels_last": 0.7, "tf32": "refused"}, "channels_last", "tf32")
     first, winner, refused = lines(found)
     times = "100 ms → 70.1 ms a step [69.8 ms, 70.4 ms]"
     assert first == f"try: channels_last: {times}, measured in your job"

@@ -19,7 +19,7 @@ import pytest
 from analyzers.evidence.units import UnitKind, Units
 from analyzers.tune import by_turns as module
 from analyzers.tune import verb
-from analyzers.tune.by_turns import alone, by_turns, one_by_one
+from analyzers.tune.by_turns import by_turns, one_by_one, run_alone
 from analyzers.tune.side_by_side import NotAppliedError, Side, pair
 from analyzers.tune.starts import Starts
 from analyzers.tune.verb import Tuning, tune
@@ -114,7 +114,7 @@ def test_a_command_before_a_start_that_fails_starts_nothing(tmp_path: Path, capf
     with pytest.raises(
         InputError, match="--before-each echo told; exit 4: ended with exit code 4, so the job is not started"
     ):
-        alone(job(tmp_path / "log"), tmp_path / "units", "", [].append, starts)
+        run_alone(job(tmp_path / "log"), tmp_path / "units", "", [].append, starts)
     assert not (tmp_path / "log").exists()
     assert capfd.readouterr() == ("", "told\n"), "standard output is the job's"
 

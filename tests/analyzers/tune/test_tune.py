@@ -23,9 +23,9 @@ import pytest
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import Units, units
 from analyzers.recommend.ranking import recommend
-from analyzers.recommend.screen import explained
+from analyzers.recommend.screen import explain_change
 from analyzers.recommend.verb import advise
-from analyzers.recommend.verdict import hidden, verdict
+from analyzers.recommend.verdict import find_hidden_changes, verdict
 from analyzers.tune import in_the_job, verb
 from analyzers.tune.by_turns import one_by_one, units_in
 from analyzers.tune.in_the_job import Answer
@@ -65,7 +65,7 @@ def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
     setting = SimpleNamespace(action=SimpleNamespace(name="tf32"))
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
-    monkeypatch.setattr(verb, "alone", lambda *x: None)
+    monkeypatch.setattr(verb, "run_alone", lambda *x: None)
     monkeypatch.setattr(verb, "without_a_change", lambda *x: (setting,))
     monkeypatch.setattr(verb.with_overrides, "applied", lambda command, out, environ: (command, environ))
     return monkeypatch
@@ -177,7 +177,7 @@ def planted(
     patch.setattr(verb, "tables_of", lambda store, run: after if run.endswith("-after") else before)
     patch.setattr(verb, "advise", lambda store, settings, run: recommend(before, settings))
     patch.setattr(verb, "by_turns", lambda *x: times)
-    patch.setattr(verb, "alone", lambda *x: None)
+    patch.setattr(verb, "run_alone", lambda *x: None)
     patch.setattr(in_the_job, "try_in_the_job", lambda *x: Answer((), "step", 1))
 
 
@@ -210,8 +210,8 @@ def test_the_change_that_won_in_the_job_is_applied(monkeypatch: pytest.MonkeyPat
         "tune: channels_last: 1.2 ms → 960 µs a step [960 µs, 961 µs], measured in your job",
         "  tried in your job, and not faster: cudnn_benchmark",
     ]
-    assert "cudnn_benchmark" in hidden(found)
-    assert "channels_last" not in hidden(found)
+    assert "cudnn_benchmark" in find_hidden_changes(found)
+    assert "channels_last" not in find_hidden_changes(found)
     step = found.step_gain("channels_last")
     assert step is not None
     assert (step.now_us, step.then_us) == pytest.approx((1200.0, 960.0), rel=0.01)
@@ -246,7 +246,7 @@ def test_changes_that_were_measured_together_are_one_thing_to_do(
     assert first.step is not None
     assert (first.step.now_us, first.step.then_us) == pytest.approx((1200.0, 840.0), rel=0.01)
     assert not {"channels_last", "cudnn_benchmark"} & {x.name for x in more}
-    assert "channels_last" in "".join(x for x in explained(found, both) if isinstance(x, str))
+    assert "channels_last" in "".join(x for x in explain_change(found, both) if isinstance(x, str))
     planted(monkeypatch, tables, before)
     said: list[str] = []
     tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), said.append, {})
@@ -275,7 +275,7 @@ def test_a_combination_that_saves_less_than_one_of_its_changes_is_not_proposed()
 
 def test_what_computes_something_else_is_applied_only_by_name() -> None:
     found = recommend(with_trials(images("before", 1000, 1200, both=0.69), channels_last="differs"), Settings())
-    assert "channels_last" in hidden(found)
+    assert "channels_last" in find_hidden_changes(found)
     assert in_job_lines(found) == []
 
 

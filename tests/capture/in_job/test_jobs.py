@@ -42,7 +42,7 @@ for number in range({{steps}}):
 """
 
 
-def traced(folder: Path, steps: int) -> tuple[str, str]:
+def run_traced_job(folder: Path, steps: int) -> tuple[str, str]:
     """Run a job of ``steps`` steps that logparse traces, and return what the job printed to stdout and stderr.
 
     Every fourth step has another size.
@@ -56,7 +56,7 @@ def traced(folder: Path, steps: int) -> tuple[str, str]:
 
 
 def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_traced(tmp_path: Path) -> None:
-    assert traced(tmp_path, 120) == ("", "")
+    assert run_traced_job(tmp_path, 120) == ("", "")
     store = open_store(tmp_path / "store", create=True)
     ingest([*map(str, tmp_path.glob("*.json*"))], store, run="r")
     found = units(tables_of(store, "r"))

@@ -587,7 +587,7 @@ UNITS = {
 """The sort and the number of steps that must be counted in each program. Each program here also gets a trace."""
 
 
-def ran(job_server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
+def run_both(job_server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
     program = folder / f"{name}.py"
     program.write_text(PROGRAMS[name])
     return job_server.both(program, folder)
@@ -595,7 +595,7 @@ def ran(job_server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_job_is_the_same_and_was_seen(job_server: Server, name: str, tmp_path: Path) -> None:
-    plain, observed = ran(job_server, name, tmp_path)
+    plain, observed = run_both(job_server, name, tmp_path)
     assert differences(plain.behaviour, observed.behaviour) == []
     assert plain.behaviour.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(
         name, 0
@@ -665,7 +665,7 @@ def test_sizes_of_many_shapes_keep_few_texts() -> None:
 
 
 def test_a_job_that_is_not_seen_has_a_sentence(job_server: Server, tmp_path: Path) -> None:
-    _, observed = ran(job_server, "d_transformed", tmp_path)
+    _, observed = run_both(job_server, "d_transformed", tmp_path)
     assert observed.notes == ["no trace: 20 module calls ran under a tracer, a transform or a dispatch mode"]
 
 
@@ -701,7 +701,7 @@ def test_a_difference_is_found(job_server: Server, tmp_path: Path) -> None:
 
 
 def test_a_trace_holds_the_units_that_its_header_names(job_server: Server, tmp_path: Path) -> None:
-    _, observed = ran(job_server, "g_accumulated", tmp_path)
+    _, observed = run_both(job_server, "g_accumulated", tmp_path)
     for path in observed.traces:
         content = json.loads(gzip.decompress(path.read_bytes()))
         kinds = content["logparse_unit_kinds"]

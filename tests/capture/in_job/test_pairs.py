@@ -12,7 +12,14 @@ from collections.abc import Callable
 import pytest
 
 from logparse.capture.in_job.logparse_in_job import pairs
-from logparse.capture.in_job.logparse_in_job.pairs import Block, Comparison, is_decided, is_faster, pair_of, widened
+from logparse.capture.in_job.logparse_in_job.pairs import (
+    Block,
+    Comparison,
+    is_decided,
+    is_faster,
+    pair_of,
+    widen_interval,
+)
 from logparse.capture.in_job.logparse_in_job.signed_rank import Interval, interval
 from tests.conftest import sized
 
@@ -163,7 +170,7 @@ def run(ratio: float, noise: float, seed: int) -> tuple[Comparison, Interval]:
         comparison.add(steady(ratio, lambda: whole + draw.gauss(0.0, noise))(block))  # noqa: B023
     found = interval([x.log for x in comparison.pairs], pairs.CONFIDENCE)
     assert found is not None
-    return comparison, widened(found, [x.log for x in comparison.control])
+    return comparison, widen_interval(found, [x.log for x in comparison.control])
 
 
 @pytest.mark.parametrize(
@@ -191,8 +198,8 @@ def test_a_change_without_effect_is_rarely_a_gain() -> None:
 
 def test_controls_widen_the_interval() -> None:
     found = Interval(-0.1, -0.13, -0.07)
-    assert widened(found, []) == found
-    wider = widened(found, [0.04, 0.04, 0.04])
+    assert widen_interval(found, []) == found
+    wider = widen_interval(found, [0.04, 0.04, 0.04])
     assert (wider.value, wider.low, wider.high) == pytest.approx((-0.1, -0.15, -0.05))
 
 

@@ -16,7 +16,7 @@ import pytest
 from analyzers.tune.in_the_job import read
 from logparse.capture.in_job.logparse_in_job import ranks
 from logparse.capture.in_job.logparse_in_job.ranks import Alone, LateError, Ranks
-from logparse.capture.plan import trying
+from logparse.capture.plan import make_trial_environment
 from logparse.libraries.own.job_trials import Record
 from tests.capture.in_job.observed import Job, Server
 from tests.capture.in_job.test_trial import PROGRAM
@@ -235,7 +235,7 @@ def in_two_ranks(server: Server, program: Path, folder: Path, environ: Mapping[s
 _OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "ddp_unused_within")
 
 
-def tried(server: Server, kind: str, folder: Path) -> list[Record]:
+def try_in_two_ranks(server: Server, kind: str, folder: Path) -> list[Record]:
     """Run a job of two ranks, first alone and then while logparse tries a change in it. Both must print the same.
 
     Returns what each rank recorded about the change.
@@ -244,7 +244,7 @@ def tried(server: Server, kind: str, folder: Path) -> list[Record]:
     program.write_text(WRAPPED)
     plan.write_text(json.dumps({"actions": ["attention_math"], "seconds": 60.0, "floor": 0.01}))
     plain = in_two_ranks(server, program, folder, {}, kind)
-    assert in_two_ranks(server, program, folder, trying(folder, "", {}, plan), kind) == plain
+    assert in_two_ranks(server, program, folder, make_trial_environment(folder, "", {}, plan), kind) == plain
     found = read(folder)
     assert [x.rank for x in found] == [0, 1]
     return found
@@ -260,7 +260,7 @@ def test_a_sharded_job_computes_the_same_bits(job_server: Server, tmp_path: Path
     results without it.
     """
     compared = "output" if "fsdp" in kind else "output and gradients"
-    for record in tried(job_server, kind, tmp_path):
+    for record in try_in_two_ranks(job_server, kind, tmp_path):
         (attention,) = record.seen
         assert (attention.ended, attention.why) == ("decided", "")
         assert attention.same is not None
@@ -283,7 +283,7 @@ def test_a_failed_comparison_is_refused_in_all_ranks(job_server: Server, tmp_pat
     """If one rank cannot compare the results with and without a change, all ranks refuse the change."""
     # To compare, a call is repeated with the change. In one case the repeated call fails, in the other case it returns
     # NaN in rank 1 only. Then no rank repeats another call, because it would wait in vain for the other rank.
-    for record in tried(job_server, kind, tmp_path):
+    for record in try_in_two_ranks(job_server, kind, tmp_path):
         (attention,) = record.seen
         assert (attention.ended, attention.why) == ("refused", f"the action's result could not be compared: {why}")
 
@@ -298,7 +298,7 @@ def test_two_ranks_switch_after_the_same_step(job_server: Server, tmp_path: Path
     program.write_text(PROGRAM + TOGETHER)
     actions = ["channels_last", "attention_math"]
     plan.write_text(json.dumps({"actions": actions, "seconds": 60.0, "floor": 0.01}))
-    outs = in_two_ranks(job_server, program, tmp_path, trying(tmp_path, "", {}, plan))
+    outs = in_two_ranks(job_server, program, tmp_path, make_trial_environment(tmp_path, "", {}, plan))
     assert outs == [f"{rank} True True\n" for rank in range(2)]
     found = read(tmp_path)
     assert [x.rank for x in found] == [0, 1]

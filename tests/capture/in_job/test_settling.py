@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logparse.capture.in_job.logparse_in_job import settling
-from logparse.capture.in_job.logparse_in_job.settling import settled
+from logparse.capture.in_job.logparse_in_job.settling import is_settled
 from tests.conftest import sized
 
 LEAST = 6
@@ -38,7 +38,7 @@ For a list of 80 times or more, the rule takes neighbouring times together in ba
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
-    """Decide whether step times have become steady, by the formula in the docstring of ``settled``.
+    """Decide whether step times have become steady, by the formula in the docstring of ``is_settled``.
 
     The formula is computed literally and with fractions, so that there is no rounding.
     """
@@ -62,7 +62,7 @@ def share(course: Course, count: int, noise: float = 0.02) -> float:
     series = (
         [course(source, unit, count) * math.exp(source.gauss(0, noise)) for unit in range(count)] for _ in range(SERIES)
     )
-    return statistics.mean(map(settled, series))
+    return statistics.mean(map(is_settled, series))
 
 
 def steady(_: random.Random, unit: int, count: int) -> float:
@@ -80,52 +80,52 @@ def test_the_file_runs_in_a_job_of_python_3_8() -> None:
 @example([2, 1, 1] * 67)
 @example([3] * 100 + [1] * 99)
 def test_the_formula(values: list[int]) -> None:
-    assert settled(values) == by_the_formula(values)
+    assert is_settled(values) == by_the_formula(values)
 
 
 @given(times, st.integers(-40, 40))
 def test_the_unit_of_time_does_not_matter(values: list[float], exponent: int) -> None:
-    assert settled([value * 2.0**exponent for value in values]) == settled(values)
+    assert is_settled([value * 2.0**exponent for value in values]) == is_settled(values)
 
 
 @given(times)
 def test_only_the_order_of_times_matters(values: list[float]) -> None:
     ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
-    assert settled([float(ranks[value]) for value in values]) == settled(values)
-    assert settled([-value for value in values]) == settled(values)
+    assert is_settled([float(ranks[value]) for value in values]) == is_settled(values)
+    assert is_settled([-value for value in values]) == is_settled(values)
 
 
 @given(times)
 def test_times_are_not_changed(values: list[float]) -> None:
     before = list(values)
-    settled(values)
+    is_settled(values)
     assert values == before
-    assert settled(tuple(values)) == settled(values)
+    assert is_settled(tuple(values)) == is_settled(values)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e300])
 def test_equal_times_settle_with_the_sixth(value: float) -> None:
-    answers = [settled([value] * count) for count in range(250)]
+    answers = [is_settled([value] * count) for count in range(250)]
     assert answers == [count >= LEAST for count in range(250)]
 
 
 @given(st.lists(st.floats(1e-3, 1e9), max_size=LEAST - 1))
 def test_fewer_than_six_times_never_settle(values: list[float]) -> None:
-    assert not settled(values)
+    assert not is_settled(values)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_times_that_are_not_finite_never_settle(bad: float) -> None:
     values = [1.0] * 20
     for place in (0, 10, 19):
-        assert not settled([*values[:place], bad, *values[place:]])
+        assert not is_settled([*values[:place], bad, *values[place:]])
 
 
 @pytest.mark.parametrize("warm_up", [3, 10, 40])
 def test_equal_times_after_a_warm_up_settle_once_they_are_more_than_half(warm_up: int) -> None:
     values = [30.0] * warm_up + [1.0] * 200
     seen = warm_up * 3 // 2 + 1  # fewer times after the warm-up are not seen, because they lie in the last quarter
-    answers = [settled(values[:count]) for count in range(seen, len(values))]
+    answers = [is_settled(values[:count]) for count in range(seen, len(values))]
     first = seen + answers.index(True)
     assert 2 * warm_up < first <= 2 * warm_up + 4  # a batch may lie across the end of the warm-up
     assert all(answers[first - seen :])
@@ -162,7 +162,7 @@ def test_autocorrelated_times_settle_later(correlation: float, bounds: tuple[flo
         return found
 
     for count, bound in zip((20, 50, LONG), bounds, strict=True):
-        assert statistics.mean(settled(one(count)) for _ in range(SERIES)) > bound
+        assert statistics.mean(is_settled(one(count)) for _ in range(SERIES)) > bound
 
 
 UNSTEADY: dict[str, Course] = {

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from analyzers.evidence.trials import Tried, gathered
+from analyzers.evidence.trials import Tried, combine_starts
 from analyzers.tune.in_the_job import read
-from logparse.capture.plan import trying
+from logparse.capture.plan import make_trial_environment
 from logparse.libraries.own.job_trials import Record
 from tests.capture.in_job.observed import Server
 from tests.capture.observing import ENVIRON, Behaviour
@@ -94,7 +94,7 @@ class Ran:
         return record
 
     def of(self, name: str) -> Tried:
-        return next(x for x in gathered([name], self.records))
+        return next(x for x in combine_starts([name], self.records))
 
 
 @pytest.fixture
@@ -250,14 +250,14 @@ def test_a_change_that_breaks_the_job_is_recorded(tmp_path: Path) -> None:
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
     program.write_text(f"{PROGRAM}\nfor _ in range(100):\n    step()\n{check}\n")
     plan.write_text(json.dumps({"actions": ["channels_last"], "seconds": 60.0, "floor": 0.01}))
-    environ = trying(tmp_path, "", ENVIRON, plan)
+    environ = make_trial_environment(tmp_path, "", ENVIRON, plan)
     ran = subprocess.run([sys.executable, str(program)], env=environ, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "AssertionError: the layout" in ran.stderr
     (record,) = read(tmp_path)
     (seen,) = record.seen
     assert (seen.ended, seen.why) == ("broken", "AssertionError: the layout")
-    assert gathered(["channels_last"], [record])[0].outcome == "broken"
+    assert combine_starts(["channels_last"], [record])[0].outcome == "broken"
 
 
 def test_an_error_of_the_job_s_own_is_no_action_s(run: Any) -> None:

@@ -17,7 +17,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.hipblaslt.enums import EPILOGUES
 from logparse.libraries.own import library_errors
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import Call, GemmProblem, Member, Message, Solution
 from tests.libraries.hipblaslt.texts import SAMPLES, Launch
 
@@ -248,7 +248,7 @@ def test_types_that_operands_are_converted_to_make_another_problem() -> None:
     given = line.replace(" --algo_method", " --compute_input_typeA f8_r --compute_input_typeB bf8_r --algo_method")
     plain, converted = call(line).problem, call(given).problem
     assert isinstance(converted, GemmProblem)
-    assert linked(plain, converted) is None
+    assert find_link_level(plain, converted) is None
     assert converted.text == plain.text + " input=f8_r,bf8_r"
     assert "--compute_input_typeA f8_r --compute_input_typeB bf8_r" in bench.command(converted)
     assert "compute_input" not in bench.command(plain)
@@ -324,7 +324,7 @@ def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
     assert library_errors.meaning(message.text)
     scaled = call(line.replace("--scaleA 0 --scaleB 0", "--scaleA 3 --scaleB 3")).problem
     assert isinstance(scaled, GemmProblem)
-    assert linked(read.problem, scaled) in ("layout", "shape")
+    assert find_link_level(read.problem, scaled) in ("layout", "shape")
     assert "--scaleA 3 --scaleB 3" in bench.command(read.problem)
     (plain,) = bench.read(texts.bench(Launch())).records
     assert isinstance(plain, Call)
@@ -352,7 +352,7 @@ def test_8_bit_products_logged_without_scale_have_unknown_scales() -> None:
     for scales in ("--scaleA 3 --scaleB 3", "--scaleA 1 --scaleB 1"):
         [stated] = bench.read(of("f8_r", scales)).records
         assert isinstance(stated, Call)
-        assert linked(logged.problem, stated.problem) in ("layout", "shape")
+        assert find_link_level(logged.problem, stated.problem) in ("layout", "shape")
     [of_gfx942] = bench.read(of("f8_fnuz_r")).records
     assert isinstance(of_gfx942, Call)
     assert "scale=none,none" in of_gfx942.problem.text, "gfx942 has no products that are scaled in blocks"

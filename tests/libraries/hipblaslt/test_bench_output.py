@@ -179,14 +179,14 @@ HEAD = (
 )
 
 
-def shown(m: int, us: float) -> str:
+def make_output_row(m: int, us: float) -> str:
     return f"N,N,0,1,{m},32,64,1,{m},0,0,64,0,{m},0,{m},0,f16_r,f16_r,f16_r,f16_r,f32_r,none,0,10,{us}"
 
 
 @pytest.mark.parametrize("mark", ["", "+ ", "> ", "+"])
 @pytest.mark.parametrize("between", [[], ["", "text of a shell"], ["    --Solution index: 7"]])
 def test_rows_below_one_header_are_all_read(mark: str, between: list[str]) -> None:
-    lines = [HEAD, shown(16, 4.5), *between, shown(48, 5.5), shown(80, 6.5), "N,N,0,1,16"]
+    lines = [HEAD, make_output_row(16, 4.5), *between, make_output_row(48, 5.5), make_output_row(80, 6.5), "N,N,0,1,16"]
     reader, rejects = bench_output.FORMAT.begin(), 0
     for text in lines:
         outcome = reader.take(Line(f"{mark}{text}" if text else "", 0))
@@ -196,14 +196,14 @@ def test_rows_below_one_header_are_all_read(mark: str, between: list[str]) -> No
     assert rejects == 1, "a row that is cut is told"
 
 
-def piped(text: str) -> str:
+def add_pipes(text: str) -> str:
     return f"| {' | '.join(text.split(','))} |"
 
 
 @pytest.mark.parametrize(
     "written",
     [
-        piped,
+        add_pipes,
         lambda text: text.replace(",", ", "),
         lambda text: text.replace(",", ";"),
         lambda text: text.replace(",", "\t"),
@@ -213,8 +213,14 @@ def piped(text: str) -> str:
 def test_a_table_with_other_separators_is_read(written: Callable[[str], str]) -> None:
     """People post the output as a table of Markdown, or as columns from a spreadsheet."""
     head = HEAD.rpartition(":")[2]
-    rule = [f"|{'|'.join(['---'] * (head.count(',') + 1))}|"] if written is piped else []
-    lines = [written(head), *rule, written(shown(16, 4.5)), written(shown(48, 5.5)), written("N,N,0,1,16")]
+    rule = [f"|{'|'.join(['---'] * (head.count(',') + 1))}|"] if written is add_pipes else []
+    lines = [
+        written(head),
+        *rule,
+        written(make_output_row(16, 4.5)),
+        written(make_output_row(48, 5.5)),
+        written("N,N,0,1,16"),
+    ]
     units, records = read(lines)
     found = of(Measurement, records)
     assert [(x.problem.m, x.time_us) for x in found] == [(16, 4.5), (48, 5.5)]  # type: ignore[attr-defined]
@@ -223,7 +229,7 @@ def test_a_table_with_other_separators_is_read(written: Callable[[str], str]) ->
 
 def test_a_row_without_a_header_is_nobodys() -> None:
     reader = bench_output.FORMAT.begin()
-    assert reader.take(Line(shown(16, 4.5), 0)) is None
+    assert reader.take(Line(make_output_row(16, 4.5), 0)) is None
     assert not list(reader.close())
 
 
@@ -231,7 +237,7 @@ def test_adaptive_timing_states_its_spread_and_whether_it_settled() -> None:
     reader = bench_output.FORMAT.begin()
     for status, us in (("converged", 4.0), ("max_time", 5.0)):
         reader.take(Line(f"{HEAD},mean_us,min_us,cv,status", 0))
-        reader.take(Line(f"{shown(16, us)},{us + 1},3.5,0.25,{status}", 0))
+        reader.take(Line(f"{make_output_row(16, us)},{us + 1},3.5,0.25,{status}", 0))
     found = [x for x in reader.close() if isinstance(x, Measurement)]
     assert [(x.time_us, x.min_us, x.std_us, x.status, x.error) for x in found] == [
         (4.0, 3.5, 1.25, "ok", None),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from logparse.libraries.hipblaslt import bench, log
 from logparse.libraries.hipblaslt.enums import EPILOGUES, epilogue
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.model import Call, GemmProblem, Message
 from tests.conftest import CORPUS, needs_corpus
 from tests.libraries.hipblaslt.texts import FLAGS, Launch
@@ -51,8 +51,8 @@ def check_trace(launch: Launch) -> None:
     trace, whole = problem(log.read, texts.trace(launch)), problem(bench.read, texts.bench(launch))
     assert {getattr(trace, x) for x in UNSTATED} == {None}
     assert replace(trace, **{x: getattr(whole, x) for x in UNSTATED}).text == whole.text
-    assert linked(trace, whole) == "layout"
-    assert linked(trace, replace(whole, swizzle_a=True)) == "layout", "unknown, so it may be either"
+    assert find_link_level(trace, whole) == "layout"
+    assert find_link_level(trace, replace(whole, swizzle_a=True)) == "layout", "unknown, so it may be either"
 
 
 launches = st.builds(

@@ -29,14 +29,14 @@ def read(data: bytes) -> list[Outcome]:
     return outcomes(tuning_file.FORMAT, data)
 
 
-def measured(data: bytes) -> list[Measurement]:
+def read_times(data: bytes) -> list[Measurement]:
     return [record for outcome in read(data) for record in outcome.records if isinstance(record, Measurement)]
 
 
 def overrides(data: bytes) -> list[Override]:
     return [
         Override(problem=m.problem, solution=m.solution, target=TARGET, time_us=m.time_us, key_text=m.key_text)
-        for m in measured(data)
+        for m in read_times(data)
     ]
 
 
@@ -67,7 +67,7 @@ def test_the_real_entry() -> None:
     data = (CORPUS / "hipblaslt" / "tuning_file_6.4_values_only.log").read_bytes()
     facts = {r.name: r.value for outcome in read(data) for r in outcome.records if isinstance(r, Fact)}
     assert facts == {"hipblaslt_revision": "d5f81531", "arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
-    (entry,) = measured(data)
+    (entry,) = read_times(data)
     assert (entry.solution.text, entry.time_us, entry.origin) == ("hipblaslt:105597", 3910.97, "tuning-file")
     assert entry.key_text == "T,N,1,57344,2048,8192,bf16_r,bf16_r,bf16_r,f32_r"
     (emission,) = tuning_file.write(overrides(data), {**OLD, "hipblaslt_revision": "d5f81531"})
@@ -77,8 +77,8 @@ def test_the_real_entry() -> None:
 def test_both_layouts_hold_the_same() -> None:
     old, new = ((SAMPLES / f"tuning_{v}.txt").read_bytes() for v in ("6.4", "7.0"))
     assert [o.unit for o in read(new)].count("measurement") == [o.unit for o in read(old)].count("measurement") == 17
-    assert [(m.key_text, m.solution, m.time_us) for m in measured(old)] == [
-        (m.key_text, m.solution, m.time_us) for m in measured(new)
+    assert [(m.key_text, m.solution, m.time_us) for m in read_times(old)] == [
+        (m.key_text, m.solution, m.time_us) for m in read_times(new)
     ]
 
 
@@ -104,7 +104,7 @@ def test_what_is_written_is_read_back(problem: GemmProblem) -> None:
                 tuning_file.write([override], target)
             continue
         (emission,) = tuning_file.write([override], target)
-        (entry,) = measured(emission.data)
+        (entry,) = read_times(emission.data)
         assert (entry.key_text, entry.solution.text, entry.time_us) == (key, "hipblaslt:4711", 1e11)
         if tuning_file.key(stored, target) is not None and problem.beta == "nonzero":
             assert tuning_file.write([replace(override, problem=stored)], target)[0].data == emission.data
@@ -195,7 +195,7 @@ def test_recognise() -> None:
 
 def test_rows_of_the_runtime_tuning_cache() -> None:
     data = (SAMPLES / "tuning_cache.txt").read_bytes()
-    found = measured(data)
+    found = read_times(data)
     shown = [(x.problem.label, x.solution.id, x.time_us, x.error) for x in found]
     assert shown == [
         ("TN 512×256×128 bf16_r", "77", 5.5, None),

@@ -119,7 +119,7 @@ def thread(height: int, ms: float) -> list[str]:
     ]
 
 
-def measured(lines: list[str]) -> set[tuple[str, ...]]:
+def read_times(lines: list[str]) -> set[tuple[str, ...]]:
     records, _ = read("\n".join(lines) + "\n")
     found = [r for r in records if isinstance(r, Measurement)]
     return {(r.problem.text, r.solution.id, r.origin, str(r.time_us), str(r.workspace_bytes)) for r in found}
@@ -132,10 +132,10 @@ def test_times_of_ranks_are_not_confused(order: list[int], mark: str) -> None:
     If each line begins with its rank, every time is read. Otherwise a time may be left out.
     """
     ranks = thread(8, 0.25), thread(40, 64)
-    both = measured(ranks[0]) | measured(ranks[1])
+    both = read_times(ranks[0]) | read_times(ranks[1])
     assert len(both) == 8
     left = tuple(iter(lines) for lines in ranks)
-    found = measured([mark.format(rank) + next(left[rank]) for rank in order])
+    found = read_times([mark.format(rank) + next(left[rank]) for rank in order])
     assert {row[:4] for row in found} <= {row[:4] for row in both}
     if mark:
         assert found == both

@@ -36,14 +36,14 @@ def text_of(rows: list[Measurement]) -> str:
     return "".join(f"{key}={';'.join(items)}\n" for key, items in by_key.items())
 
 
-def tuned(outcomes: list[Outcome]) -> list[Measurement]:
+def keep_measurements(outcomes: list[Outcome]) -> list[Measurement]:
     return [record for outcome in outcomes for record in outcome.records if isinstance(record, Measurement)]
 
 
 def test_a_record() -> None:
     outcome = read_record(LINE)
     assert outcome.unit == "measurement"
-    one, two = tuned([outcome])
+    one, two = keep_measurements([outcome])
     assert (one.solution.text, one.solution.raw, one.status) == ("miopen:ConvBinWinogradRxSf3x2", "257", "no_time")
     assert two.solution.raw == "Device<256, 128> Filter1x1Stride1Pad0"
     problem = one.problem
@@ -67,8 +67,8 @@ def test_the_samples_perf_db_is_of_the_samples_find_db() -> None:
         for x in (SAMPLES / "gfx942130.HIP.fdb.txt").read_text().splitlines()
     }
     outcomes = list(perf_db.read(from_file(SAMPLES / "gfx942130.db.txt")))
-    assert {row.key_text for row in tuned(outcomes)} <= keys
-    assert len(tuned(outcomes)) == 2 * 21
+    assert {row.key_text for row in keep_measurements(outcomes)} <= keys
+    assert len(keep_measurements(outcomes)) == 2 * 21
     assert Counter(o.unit for o in outcomes) == {"fact": 1, "measurement": 21}
 
 
@@ -89,7 +89,7 @@ def test_recognised() -> None:
 
 def test_text_to_object_to_text() -> None:
     text = (SAMPLES / "gfx942130.db.txt").read_text()
-    assert text_of(tuned(list(perf_db.read(Memory(text.encode(), "x.db.txt"))))) == text
+    assert text_of(keep_measurements(list(perf_db.read(Memory(text.encode(), "x.db.txt"))))) == text
 
 
 FIND_KEY = "512-28-28-1x1-256-56-56-64-0x0-2x2-1x1-0-NCHW-FP16-B"
@@ -155,7 +155,7 @@ def test_object_to_text_to_object(entries: list[tuple[ConvProblem, str, str]]) -
         wanted.setdefault((perf_key_of(problem), solver), text)
         overrides.append(Override(problem=problem, solution=Solution("miopen", solver), target=TARGET, parameters=text))
     for emission in perf_db.write(overrides, TARGET):
-        found = tuned(list(perf_db.read(Memory(emission.data, emission.name))))
+        found = keep_measurements(list(perf_db.read(Memory(emission.data, emission.name))))
         assert {(row.key_text, row.solution.id): row.solution.raw for row in found} == wanted
         assert found[0].solution.library == "miopen"
 
@@ -176,6 +176,6 @@ def test_facts_of_names(name: str, facts: list[str]) -> None:
 
 @needs_corpus
 def test_shipped_rows() -> None:
-    rows = tuned([read_record(x) for x in (CORPUS / "gfx942130.excerpt.db.txt").read_text().splitlines()])
+    rows = keep_measurements([read_record(x) for x in (CORPUS / "gfx942130.excerpt.db.txt").read_text().splitlines()])
     assert rows
     assert {row.status for row in rows} == {"no_time"}

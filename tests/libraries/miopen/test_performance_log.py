@@ -34,7 +34,7 @@ def read(*lines: str) -> list[Measurement | Message | Reject]:
     return [x for outcome in outcomes if outcome is not None for x in outcome.records]  # type: ignore[misc]
 
 
-def told(*lines: str) -> list[tuple[str, str, float | None, int | None]]:
+def read_times(*lines: str) -> list[tuple[str, str, float | None, int | None]]:
     rows = [x for x in read(*lines) if isinstance(x, Measurement)]
     return [(x.problem.direction, x.solution.id, x.time_us, x.workspace_bytes) for x in rows]  # type: ignore[union-attr]
 
@@ -43,13 +43,15 @@ def told(*lines: str) -> list[tuple[str, str, float | None, int | None]]:
     "command", [f'{{"command":"{SIZES} -F 4 -t 1"}}', f"./bin/{SIZES} -F 4 -t 1", f"{SIZES} -F 4 -t 1"]
 )
 def test_a_record_belongs_to_the_command_before_it(command: str) -> None:
-    assert told(command, record()) == [("W", "GemmWrwUniversal", 500.0, 96)]
-    assert told(command, record("ConvBinWinogradRxSf2x3g1", 0.25)) == [("W", "ConvBinWinogradRxSf2x3g1", 250.0, 96)]
+    assert read_times(command, record()) == [("W", "GemmWrwUniversal", 500.0, 96)]
+    assert read_times(command, record("ConvBinWinogradRxSf2x3g1", 0.25)) == [
+        ("W", "ConvBinWinogradRxSf2x3g1", 250.0, 96)
+    ]
 
 
 def test_of_several_configurations_the_fastest_counts_and_none_without_executions() -> None:
     command = f"{SIZES} -F 4"
-    assert told(command, record("GemmWrwUniversal", 0.5, 0.0, 0.25)) == [("W", "GemmWrwUniversal", 250.0, 96)]
+    assert read_times(command, record("GemmWrwUniversal", 0.5, 0.0, 0.25)) == [("W", "GemmWrwUniversal", 250.0, 96)]
     (row,) = read(command, record("GemmWrwUniversal", 0.0))
     assert isinstance(row, Measurement)
     assert (row.status, row.time_us, row.error) == (
@@ -61,7 +63,7 @@ def test_of_several_configurations_the_fastest_counts_and_none_without_execution
 
 def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
     command = f"{SIZES} -F 0"
-    assert told(command, record("GemmFwdRest"), record("GemmBwdRest"), record()) == [
+    assert read_times(command, record("GemmFwdRest"), record("GemmBwdRest"), record()) == [
         ("F", "GemmFwdRest", 500.0, 96),
         ("B", "GemmBwdRest", 500.0, 96),
         ("W", "GemmWrwUniversal", 500.0, 96),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.libraries.torch_profiler.busy import Marked, Timeline, before, busy, collectives
+from logparse.libraries.torch_profiler.busy import Marked, Timeline, busy, collectives, mark_launched_before
 from logparse.model import Fact
 
 NAMES = ["gemm", "ncclDevKernel_Generic"]
@@ -89,9 +89,9 @@ def test_each_collective_with_what_no_computation_hides_of_it() -> None:
 
 def test_kernels_of_the_step_before() -> None:
     kernels = timeline((0, 10), (5, 12), (20, 30), (32, 34), launched="..x.")
-    assert before(kernels).tolist() == [True, True, False, False]
+    assert mark_launched_before(kernels).tolist() == [True, True, False, False]
     assert facts(kernels) == {"gpu_window_us": 14, "gpu_busy_us": 12, "gpu_compute_us": 12}
-    assert not before(timeline((0, 10), (20, 30), launched="..")).any()
+    assert not mark_launched_before(timeline((0, 10), (20, 30), launched="..")).any()
 
 
 def test_of_several_devices_the_mean() -> None:

@@ -18,11 +18,11 @@ from logparse.libraries.hipblaslt import log as hipblaslt_log
 from logparse.libraries.kinds.format import TRACE_ID, Head
 from logparse.libraries.torch_profiler import profiler
 from logparse.libraries.torch_profiler.event_cutter import TraceEvents
-from logparse.libraries.torch_profiler.gradients import Split, split
+from logparse.libraries.torch_profiler.gradients import Split, separate_gradients
 from logparse.libraries.torch_profiler.inputs import UNREAD
 from logparse.libraries.torch_profiler.records import without_overlap
 from logparse.libraries.tunableop import untuned
-from logparse.links import linked
+from logparse.links import find_link_level
 from logparse.lookup import top
 from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Reject
 from logparse.store import Store
@@ -397,7 +397,7 @@ CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_
     ],
 )
 def test_gradients(kernels: list[str], cut: Split | None) -> None:
-    assert split(kernels) == cut
+    assert separate_gradients(kernels) == cut
 
 
 def test_weight_gradients_that_come_first_count_as_such() -> None:
@@ -430,9 +430,11 @@ def test_gpt2_holds_what_the_log_and_the_untuned_file_hold() -> None:
     listed = problems(outcomes(untuned.FORMAT, H200 / "gpt2_untuned0.csv"))
     assert len(traced) == len(logged) == len(listed) == 19
     for other in (logged, listed):
-        pairs = [(p, q, linked(p, q)) for p in traced for q in other if linked(p, q)]
+        pairs = [(p, q, find_link_level(p, q)) for p in traced for q in other if find_link_level(p, q)]
         assert len(pairs) == len({p for p, _, _ in pairs}) == len({q for _, q, _ in pairs}) == 19
-    assert sorted(str(linked(p, q)) for p in traced for q in logged if linked(p, q)).count("exact") == 15
+    assert (
+        sorted(str(find_link_level(p, q)) for p in traced for q in logged if find_link_level(p, q)).count("exact") == 15
+    )
 
 
 @needs_corpus

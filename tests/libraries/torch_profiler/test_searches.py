@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from logparse.libraries.torch_profiler.searches import searched
+from logparse.libraries.torch_profiler.searches import find_search_kernels
 
 NAIVE, IGEMM, WINO, IM2COL, GEMM, HELPER = (
     *("naive_conv_ab_nonpacked_fwd_nchw", "igemm_fwd_gtcx3_nhwc_fp16", "miopenSp3AsmConv_v30_3_1"),
@@ -32,7 +32,7 @@ B, W, NAIVE_W = "igemm_bwd_gtcx3_nhwc", "igemm_wrw_gtcx3_nhwc", "naive_conv_ab_n
     ],
 )
 def test_what_is_of_a_search(calls: list[list[str]], backward: bool, found: dict[int, set[int]]) -> None:
-    assert searched(calls, backward) == found
+    assert find_search_kernels(calls, backward) == found
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_what_is_of_a_search(calls: list[list[str]], backward: bool, found: dict
     ],
 )
 def test_what_is_no_search(calls: list[list[str]], backward: bool) -> None:
-    assert searched(calls, backward) == {}
+    assert find_search_kernels(calls, backward) == {}

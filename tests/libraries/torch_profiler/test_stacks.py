@@ -226,7 +226,7 @@ def test_the_places_of_several_traces_are_added_up() -> None:
 def test_a_trace_without_stacks_says_nothing(tmp_path: Path) -> None:
     job = SAMPLES / "traces" / "job.trace.json"
     assert found(job) == {}
-    assert not any("called from" in line for line in shown(job, tmp_path))
+    assert not any("called from" in line for line in show_all(job, tmp_path))
 
 
 def test_functions_with_impossible_times_are_left_out() -> None:
@@ -248,7 +248,7 @@ def test_innermost() -> None:
     assert innermost(start[:0], end[:0], times).tolist() == [-1] * 8
 
 
-def shown(trace: Path, folder: Path) -> list[str]:
+def show_all(trace: Path, folder: Path) -> list[str]:
     """Return the lines that ``logparse show`` prints about each problem of a trace."""
     store = stored(trace, folder)
     with store.connect() as con:
@@ -266,7 +266,7 @@ def stored(trace: Path, folder: Path) -> Store:
 
 
 def test_show_names_the_places(tmp_path: Path) -> None:
-    lines = shown(SAMPLE, tmp_path)
+    lines = show_all(SAMPLE, tmp_path)
     assert "called from model.py:20 (attention), model.py:12 (forward)" in lines
     assert "called from model.py:20 (attention)" in lines
 

@@ -25,7 +25,7 @@ def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
     return ours, [*records(ours), *rest]
 
 
-def measured(found: list[Record]) -> list[Measurement]:
+def keep_measurements(found: list[Record]) -> list[Measurement]:
     return [record for record in found if isinstance(record, Measurement)]
 
 
@@ -40,7 +40,7 @@ def test_every_line_of_the_sample_is_ours() -> None:
 def test_candidates_of_one_key() -> None:
     _, found = read((FOLDER / "tunableop_verbose.log").read_bytes())
     key = "GemmTunableOp_BFloat16_TN,tn_64_8192_4096_ld_4096_4096_64"
-    got = [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found) if m.key_text == key]
+    got = [(m.solution.text, m.status, m.time_us, m.error) for m in keep_measurements(found) if m.key_text == key]
     assert got == [
         ("Default", "ok", pytest.approx(92.4), None),
         ("rocblas:91022", "unsupported", None, "the library cannot run this kernel for this call"),
@@ -49,7 +49,7 @@ def test_candidates_of_one_key() -> None:
         ("hipblaslt:104377", "ok", pytest.approx(23.6), None),
         ("Default", "ok", pytest.approx(92.964), None),
     ]
-    best = next(m for m in measured(found) if m.solution.text == "hipblaslt:104377")
+    best = next(m for m in keep_measurements(found) if m.solution.text == "hipblaslt:104377")
     assert (best.origin, best.min_us, best.max_us, best.std_us) == (
         "tunableop-verbose", pytest.approx(23.435), pytest.approx(23.883), pytest.approx(0.09676)
     )  # fmt: skip
@@ -80,7 +80,7 @@ def test_lookups_are_calls() -> None:
 
 def test_the_oldest_form_leaves_slower_candidates_without_a_time() -> None:
     _, found = read((FOLDER / "torch2.3/tunableop_verbose.log").read_bytes())
-    assert [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found)] == [
+    assert [(m.solution.text, m.status, m.time_us, m.error) for m in keep_measurements(found)] == [
         ("Default", "ok", pytest.approx(280.746), None),
         ("rocblas:1074", "unsupported", None, "the library cannot run this kernel for this call"),
         (
@@ -109,7 +109,7 @@ def test_level_2_has_the_winner_only() -> None:
     key = "GemmTunableOp_Half_TN(tn_96_100_64_ld_64_64_96)"
     data = f"finding fastest for {key} out of 3 candidates\n└──found fastest for {key} Default\n{key} -> Default,0.5\n"
     _, found = read(data.encode())
-    (one,) = measured(found)
+    (one,) = keep_measurements(found)
     assert (one.origin, one.solution.text, one.time_us) == ("tunableop-verbose", "Default", 500.0)
 
 
@@ -117,7 +117,7 @@ def test_loaded_rows_are_those_of_a_results_file() -> None:
     key = "GemmTunableOp_Half_TN(tn_96_100_64_ld_64_64_96)"
     data = f"reading tuning results from x0.csv\nLoading results\n{key} -> Default,inf\n{key} -> Gemm_Rocblas_-9,0.25\n"
     _, found = read(data.encode())
-    assert [(m.origin, m.status, m.time_us) for m in measured(found)] == [
+    assert [(m.origin, m.status, m.time_us) for m in keep_measurements(found)] == [
         ("tunableop", "failed", None),
         ("tunableop", "ok", 250.0),
     ]
@@ -142,7 +142,7 @@ def test_what_is_known_of_a_candidate_counts_once() -> None:
     for name in ("tunableop_verbose.log", "torch2.3/tunableop_verbose.log", "damaged/tunableop_verbose_cut.log"):
         ours, _ = read((FOLDER / name).read_bytes())
         for outcome in ours:
-            assert (outcome.unit == "measurement") is bool(measured(list(outcome.records)))
+            assert (outcome.unit == "measurement") is bool(keep_measurements(list(outcome.records)))
 
 
 def test_a_time_without_a_solution_is_a_reject() -> None:
@@ -157,7 +157,7 @@ def test_std_of_one_iteration_is_unknown() -> None:
         "├──found better instance id=0. 9.2e-05ms. Default min 9.2e-05 max 9.2e-05 mean 9.2e-05 std -nan\n"
     )
     _, found = read(data.encode())
-    (one, *_) = measured(found)
+    (one, *_) = keep_measurements(found)
     assert (one.time_us, one.std_us) == (pytest.approx(0.092), None)
 
 
@@ -177,7 +177,7 @@ def test_the_log_of_a_cuda_build() -> None:
     assert not rest
     found = records([o for o in taken if o])
     assert not [r for r in found if isinstance(r, Reject)]
-    times = measured(found)
+    times = keep_measurements(found)
     assert Counter(m.status for m in times) == {"ok": 43, "skipped": 1}
     assert len({m.key_text for m in times}) == 22  # each key has both Default entries
     assert sum(isinstance(r, Call) for r in found) == 27
@@ -202,7 +202,7 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
     taken, rest = stream(FORMAT, data)
     foreign = [line for line, outcome in zip(data.splitlines(), taken, strict=False) if outcome is None]
     assert all(line.startswith(b"writing file ") for line in foreign), "which anyone may print"
-    assert Counter(m.status for m in measured([*records([o for o in taken if o]), *rest])) == statuses
+    assert Counter(m.status for m in keep_measurements([*records([o for o in taken if o]), *rest])) == statuses
 
 
 def test_drawn_trees_are_not_read_as_tunableop() -> None:

@@ -34,7 +34,7 @@ def now() -> Any:
     return event
 
 
-def passed(moment: Any) -> bool:
+def has_passed(moment: Any) -> bool:
     return isinstance(moment, float) or bool(moment.query())
 
 
@@ -71,9 +71,9 @@ class Timer:
         """
         if not self.pending or ordinary.is_capturing():
             return
-        while self.pending and (wait or len(self.pending) > _PENDING or passed(self.pending[0][3])):
+        while self.pending and (wait or len(self.pending) > _PENDING or has_passed(self.pending[0][3])):
             series, kind, start, end = self.pending.popleft()
-            if not passed(end):
+            if not has_passed(end):
                 end.synchronize()
             us = us_between(start, end)
             if us is not None:

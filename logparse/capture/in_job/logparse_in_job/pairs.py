@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from typing import List, Mapping, NamedTuple, Optional, Sequence
 
-from .settling import settled
+from .settling import is_settled
 from .signed_rank import Interval, interval
 from .units import OTHER
 
@@ -157,7 +157,7 @@ class Comparison:
         """Add the times of the steps that were last measured. (``next`` has said how many steps, and which.)"""
         if self._is_first:
             self._first += [us for kind in times.values() for us in kind] or [0.0]
-            self._is_first = not settled(self._first) and len(self._first) < _MOST_FIRST
+            self._is_first = not is_settled(self._first) and len(self._first) < _MOST_FIRST
             return
         control = self.next.control
         self._quad.append(times)
@@ -182,7 +182,7 @@ class Comparison:
             return
         found = interval([x.log for x in self.pairs], CONFIDENCE)
         if len(self.pairs) in LOOKS and found is not None:
-            self.done = is_decided(widened(found, [x.log for x in self.control]), self._floor)
+            self.done = is_decided(widen_interval(found, [x.log for x in self.control]), self._floor)
         self.done = self.done or len(self.pairs) >= LOOKS[-1]
 
 
@@ -195,7 +195,7 @@ def _timed_steps(unit_us: float, expected: int) -> int:
     return min(max(math.ceil(1e6 * _BLOCK_S / max(unit_us, 1.0)), _LEAST), _MOST)
 
 
-def widened(found: Interval, control: Sequence[float]) -> Interval:
+def widen_interval(found: Interval, control: Sequence[float]) -> Interval:
     """Return a wider confidence interval of a change's effect, because switching alone may have an effect, too.
 
     ``control`` holds measurements of the effect of switching alone.

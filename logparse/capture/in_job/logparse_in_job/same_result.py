@@ -176,7 +176,7 @@ class Comparison:
             return found
         # cuDNN has no gradient of a recurrent layer in evaluation mode. A detector returns other boxes in each call.
         with contextlib.suppress(RuntimeError, IncomparableError):
-            again = self._compare(on, off, _evaluating(self._call.module))
+            again = self._compare(on, off, _switch_to_evaluation(self._call.module))
             if not found.is_same and (again.is_same or (again.tells and not found.tells)):
                 return again._replace(how=again.how + ", in evaluation mode")
         return found
@@ -236,7 +236,7 @@ class Comparison:
             for device, dtype in call.autocast:
                 modes.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
             modes.enter_context(torch.set_grad_enabled(call.grad))
-            modes.enter_context(sharding.kept(call.module))
+            modes.enter_context(sharding.keep_sharding(call.module))
             if rounding is not None:
                 for hook in rounding.hooks():
                     modes.callback(hook.remove)
@@ -265,15 +265,15 @@ class _Result(NamedTuple):
         """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
             return [math.inf, math.inf]
-        off = sum(_square(_wide(a) - _wide(b)) for a, b in zip(self.output, other.output))
-        of = sum(_square(_wide(a)) for a in self.output)
+        off = sum(_square(_to_float(a) - _to_float(b)) for a, b in zip(self.output, other.output))
+        of = sum(_square(_to_float(a)) for a in self.output)
         grads = sum((a - b) ** 2 for a, b in zip(self.norms, other.norms))
         of_grads = sum(a**2 for a in self.norms)
         found = [_ratio(off, of), *([_ratio(grads, of_grads)] if self.norms else [])]
         return [x if math.isfinite(x) else math.inf for x in found]
 
 
-def _wide(numbers: Any) -> Any:
+def _to_float(numbers: Any) -> Any:
     return numbers.float() if numbers.dtype.itemsize < 4 else numbers
 
 
@@ -353,7 +353,7 @@ class _Rounding:
             generator = self._generators[output.device] = torch.Generator(output.device).manual_seed(_SEED)
         noise = torch.empty(output.shape, dtype=torch.float32, device=output.device)
         noise.uniform_(-unit, unit, generator=generator)
-        return (_wide(output) * (1 + noise)).to(output.dtype)
+        return (_to_float(output) * (1 + noise)).to(output.dtype)
 
 
 def _inputs(module: Any, weight: Any) -> int:
@@ -462,7 +462,7 @@ def _as_it_was(module: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _evaluating(module: Any) -> Iterator[None]:
+def _switch_to_evaluation(module: Any) -> Iterator[None]:
     training = [x for x in module.modules() if x.training]
     try:
         for x in training:

@@ -21,7 +21,7 @@ would be, however long they are.
 """
 
 
-def settled(times: Sequence[float]) -> bool:
+def is_settled(times: Sequence[float]) -> bool:
     """Return True if the job has warmed up: the times of its latest steps are steady.
 
     ``times`` are the times of the steps in their order, in any unit. The times are steady if less than half of them is

@@ -36,24 +36,24 @@ class UnknownShardingError(Exception):
 
 def is_sharded(module: Any) -> bool:
     """Return True if FSDP distributes the parameters of this module, or of a module in it, over the ranks."""
-    return any(_is(x, _FSDP1, _FSDP2) for x in module.modules())
+    return any(_is_instance_of(x, _FSDP1, _FSDP2) for x in module.modules())
 
 
-def _is(module: Any, *names: str) -> bool:
+def _is_instance_of(module: Any, *names: str) -> bool:
     return any(kind.__name__ in names for kind in type(module).__mro__)
 
 
 @contextlib.contextmanager
-def kept(module: Any) -> Iterator[None]:
+def keep_sharding(module: Any) -> Iterator[None]:
     """Context after which the parameters of a module and its children are sharded over the ranks (FSDP) as before.
 
     Raises UnknownShardingError at the beginning if this version of PyTorch does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():
-        if _is(one, _FSDP2):
+        if _is_instance_of(one, _FSDP2):
             back.append(_back_to_fsdp2(one))
-        elif _is(one, _FSDP1):
+        elif _is_instance_of(one, _FSDP1):
             back.append(_back_to_fsdp1(one))
     try:
         yield
@@ -107,7 +107,7 @@ def _own_parameters(module: Any) -> List[int]:
     while left:
         one = left.pop()
         found += [id(x) for x in one._parameters.values()]
-        left += [x for x in one.children() if not _is(x, _FSDP2)]
+        left += [x for x in one.children() if not _is_instance_of(x, _FSDP2)]
     return found
 
 

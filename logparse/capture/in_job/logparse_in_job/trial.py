@@ -162,7 +162,7 @@ class Trial:
                 call = call_of(inner, args, kwargs)
             except Exception as error:  # The copies are made by code of the job's own classes
                 self._uncopied = (
-                    f"the input of its calls cannot be copied, so no result can be compared: {_said(error)}"
+                    f"the input of its calls cannot be copied, so no result can be compared: {_describe_error(error)}"
                 )
                 return
             self._calls[id(module)] = call._replace(grad=False) if is_sharded(inner) else call
@@ -185,8 +185,8 @@ class Trial:
         if type(error) in self._usual_errors or type(error).__name__ == "_StopRecomputationError":
             return
         if now is not None and self._on and self._off():
-            now.end("broken", _said(error))
-            self._end(f"{now.name} was on when the job raised {_said(error)}")
+            now.end("broken", _describe_error(error))
+            self._end(f"{now.name} was on when the job raised {_describe_error(error)}")
 
     def saved(self, of: Any = None) -> None:
         """Switch the change off before the job saves, copies or loads a model's state.
@@ -400,7 +400,7 @@ class Trial:
             # this change.
             self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
         except Exception as error:  # Memory may be too short for a layer's second layout
-            self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
+            self._problem = ["refused", f"it could not be switched on: {_describe_error(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
         """Check that the change does not alter the result of any recorded call. Return the worst result of the check.
@@ -429,7 +429,10 @@ class Trial:
         except NotRestoredError as error:
             why, over = str(error), f"{self._tried[-1].name} could not be undone: {error}"
         except Exception as error:
-            why, failed = f"the action's result could not be compared: {_said(error)}", isinstance(error, RuntimeError)
+            why, failed = (
+                f"the action's result could not be compared: {_describe_error(error)}",
+                isinstance(error, RuntimeError),
+            )
         heard = self._ranks.exchange({"found": found, "why": why, "over": over, "failed": failed})
         if any(x["over"] for x in heard):
             self._end(_first(heard, "over"))
@@ -506,8 +509,8 @@ class Trial:
             self._on, self._job = "", Job([], [])
         except Exception as error:
             if self._now is not None:
-                self._now.end("broken", f"it could not be switched off: {_said(error)}")
-            self._end(f"{name} could not be switched off, so the job continues with it: {_said(error)}")
+                self._now.end("broken", f"it could not be switched off: {_describe_error(error)}")
+            self._end(f"{name} could not be switched off, so the job continues with it: {_describe_error(error)}")
             return False
         return True
 
@@ -530,14 +533,14 @@ class Trial:
         now = self._now
         if now is not None and not now.ended:
             if error is not None and self._on:
-                now.end("broken", _said(error))
+                now.end("broken", _describe_error(error))
             elif self._problem:
                 now.end(*self._problem)
             else:
                 now.end("units")
         if not self.over:
             self._off()
-            self._end("" if error is None else f"the job ended with {_said(error)}")
+            self._end("" if error is None else f"the job ended with {_describe_error(error)}")
 
     def _end(self, why: str) -> None:
         self.over, self.why = True, self.why or why
@@ -611,11 +614,11 @@ def _ranks() -> Alone:
         # change is tried.
         store = distributed.distributed_c10d._get_default_store()
     except Exception as error:
-        return Strangers(f"the job has {distributed.get_world_size()} ranks without a store: {_said(error)}")
+        return Strangers(f"the job has {distributed.get_world_size()} ranks without a store: {_describe_error(error)}")
     return Ranks(store, distributed.get_rank(), distributed.get_world_size())
 
 
-def _said(error: Optional[BaseException]) -> str:
+def _describe_error(error: Optional[BaseException]) -> str:
     """Return the type of an exception and the first line of its message, for example ``ValueError: bad size``."""
     if error is None:
         return "an exception"

@@ -124,14 +124,14 @@ class Turns:
                 return
             if time.monotonic() - looked > _LEADER_S:
                 looked = time.monotonic()
-                self.free = not _lives(self._leader)
+                self.free = not _is_running(self._leader)
             if self.free or os.path.exists(os.path.join(self._folder, "free")):
                 self.free = True
                 return
             time.sleep(_POLL_S)
 
 
-def _lives(process: int) -> bool:
+def _is_running(process: int) -> bool:
     """Return True if a process is running. A process that has ended but was not yet waited for (a zombie) is not."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8") as file:

@@ -27,7 +27,7 @@ import statistics
 import time
 from typing import Any, Deque, Dict, List, Mapping, Optional, Tuple
 
-from .settling import settled
+from .settling import is_settled
 
 ORDER = ("named", "optimizer", "request", "module", "graph", "forward")
 PERIODS = frozenset({"optimizer", "forward"})
@@ -111,15 +111,15 @@ class Series:
         If the times never get steady, tracing begins all the same after ``_MOST_UNITS`` steps or ``_MOST_S`` seconds.
         Then the result is the reason, such as ``not settled after 200 units, 12.5 s``.
 
-        The function ``settled`` decides whether the times are steady. Each time is first divided by the median time of
-        the steps with the same input sizes. That function is not called before there are ``_ENOUGH_UNITS`` steps, or
+        The function ``is_settled`` decides whether the times are steady. Each time is first divided by the median time
+        of the steps with the same input sizes. That function is not called before there are ``_ENOUGH_UNITS`` steps, or
         ``_LEAST_SETTLED`` steps and ``_ENOUGH_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
             return ""
         usual = {id(kind): statistics.median(kind.us) or 1.0 for kind in self.kinds.values() if kind.us}
-        if settled([us / usual[id(kind)] for kind, us in self.times[-_MOST_UNITS:]]):
+        if is_settled([us / usual[id(kind)] for kind, us in self.times[-_MOST_UNITS:]]):
             return "settled"
         if self.count >= _MOST_UNITS or seconds > _MOST_S:
             return f"not settled after {self.count} units, {round(seconds, 1):g} s"
