@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from analyzers.compare.timings import RANK, RunTimes, times_of
+from analyzers.evidence.origins import CONFIRM, TRACE
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Tables
 from logparse.groups import in_groups
@@ -198,17 +199,21 @@ class Diff:
 
 _BY_BASIS = """
     select problem, basis, a.named as in_a, b.named as in_b, a.calls as calls_a, b.calls as calls_b,
-           a.pick as pick_a, b.pick as pick_b, a.time_us as a_us, b.time_us as b_us, a.solution as ran_a,
+           max(a.pick) over of_problem as pick_a, max(b.pick) over of_problem as pick_b, a.time_us as a_us,
+           b.time_us as b_us, a.solution as ran_a,
            b.solution as ran_b, a.solutions as solutions_a, b.solutions as solutions_b,
            sqrt(a.noise * a.noise + b.noise * b.noise) as noise
-    from a full join b using (problem, basis)"""
+    from a full join b using (problem, basis) window of_problem as (partition by problem)"""
+_OF_ANOTHER = f"""
+    (b_us is null and ran_a <> pick_a or a_us is null and ran_b <> pick_b) and basis not in ('{TRACE}', '{CONFIRM}')"""
+"""SQL that is true if only one run has a time, and the time is of another kernel than its logs name."""
 _BY_PROBLEM = f"""
     select problem, coalesce(bool_or(in_a), false) as in_a, coalesce(bool_or(in_b), false) as in_b,
            any_value(calls_a) as calls_a, any_value(calls_b) as calls_b,
            any_value(pick_a) as pick_a, any_value(pick_b) as pick_b,
            coalesce(any_value(solutions_a), 1) as solutions_a, coalesce(any_value(solutions_b), 1) as solutions_b,
            min({{
-               'alone': a_us is null or b_us is null, 'rank': {RANK}, 'basis': basis,
+               'alone': a_us is null or b_us is null, 'of_another': {_OF_ANOTHER}, 'rank': {RANK}, 'basis': basis,
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
@@ -216,7 +221,8 @@ _BY_PROBLEM = f"""
 
 A run may have several times of an operator, for example one from a trace and one from a benchmark. A time from a trace
 is compared only with a time from a trace. If several kinds of times exist in both runs, the kind that is nearest to the
-real job is used. If only one run has the operator, the nearest kind of this run is used.
+real job is used. If only one run has the operator, the nearest kind of this run is used that times the kernel which the
+logs name.
 """
 _COMPARED = f"""
     with timed as (

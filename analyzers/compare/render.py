@@ -90,7 +90,7 @@ def caveat_lines(found: Diff) -> list[str]:
     out = []
     if not found.compared:
         nothing = "no time was compared: no matrix product or convolution has times of the same kind in both runs"
-        out.append(f"{nothing}. So --fail-on has nothing to check (exit code {UNCHECKED})")
+        out.append(f"{nothing}. So diff cannot tell whether anything became slower (exit code {UNCHECKED})")
     if found.devices:
         out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:

@@ -109,8 +109,8 @@ TABLE: Mapping[str, str] = {
 """Columns of the web page's table with their titles. ``SCALED`` has the factors for the units in the titles."""
 ABOUT: Mapping[str, str] = {
     "label": "A GEMM or a convolution with all its sizes.",
-    "saving_us": "Calls × (now − best): what its kernels could save. ≈ is an estimate, and empty means unknown. A step "
-    "that waits for something else gains less.",
+    "saving_us": "Calls × (now − best): what its kernels could save. ≈ estimates a kernel that is faster than the best "
+    "known one. Empty means unknown. A step that waits for something else gains less.",
     "total_us": "Calls × time of a call.",
     "calls": "How often the logs or traces count it.",
     "time_us": "Time of a call as it runs now.",

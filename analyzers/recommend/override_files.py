@@ -95,10 +95,9 @@ def make_files(
         x for x, y in offered if dict(y.target) == dict(target) or can_decide_for(y.target, target, y.solution.library)
     ]
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
-    caution = _warn_of_unconfirmed(known, settings)
     files: list[Emission] = []
     ladder = [x for x in recommendation.ladder if x.override in mine]
-    notes = [*([caution] if caution else []), *(x.line for x in ladder)]
+    notes = [x.line for x in ladder]
     own = {x.problem.text for x in mine}
     between = [row for rung in ladder for row in rung.rows if row.problem.text not in own]
     mine += between if settings.max_rows is None else between[: max(settings.max_rows - len(mine), 0)]
@@ -117,6 +116,10 @@ def make_files(
         notes += [f"{writer.name}: {count} not written: {why}" for count, why in refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no override file format can hold {x.solution.text} for {x.problem.label}" for x in unwritten]
+    held = {x.problem.text for x in rows}
+    written = [x for x in known if x.override is not None and x.override.problem.text in held]
+    caution = _warn_of_unconfirmed(known if settings.confirmed_only else written, settings)
+    notes = [*([caution] if caution else []), *notes]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
     tuning, left_out = _searches(recommendation, target, searches)
     return TargetFiles(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))

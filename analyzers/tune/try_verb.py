@@ -23,6 +23,8 @@ def lines(found: Tries) -> Iterator[str]:
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
+    elif found.tried and all(x.outcome in ("not tried", "refused") for x in found.tried):
+        yield "try: no action could be tried"
     else:
         yield "try: no action made the job measurably faster"
     width = max((len(x.name) for x in found.tried), default=0)

@@ -68,12 +68,18 @@ class Asked:
             write_file(folder / ASKED_FILE, text.encode(), within=folder)
 
 
+def scripts_of(overrides: Path) -> list[Path]:
+    """Return the scripts ``apply.sh`` of the folder that ``recommend`` wrote, or of the folder of one machine in it."""
+    folder = overrides.absolute()
+    return sorted(folder.glob("*/apply.sh")) or sorted(folder.glob("apply.sh"))
+
+
 def asked_of(overrides: Path) -> Asked:
     """Return which settings and scripts ``logparse run --with FOLDER`` should apply to the job.
 
-    They are found in ``apply.py`` in the folder, and by the names of its subfolders that hold an ``apply.sh``.
+    They are found in ``apply.py`` in the folder, and by the names of the folders that hold an ``apply.sh``.
     """
-    scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
+    scripts = tuple(path.parent.name for path in scripts_of(overrides))
     try:
         text = (overrides / "apply.py").read_text(encoding="utf-8")
     except (OSError, ValueError):

@@ -98,7 +98,7 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
 
     Raises InputError if the folder ``overrides`` holds neither ``apply.sh`` nor ``apply.py``.
     """
-    scripts, module = sorted(overrides.absolute().glob("*/apply.sh")), overrides.absolute() / "apply.py"
+    scripts, module = marks.scripts_of(overrides), overrides.absolute() / "apply.py"
     if not scripts and not module.is_file():
         raise InputError(
             f"--with {overrides}: holds neither apply.py nor a folder with apply.sh; name the folder that "

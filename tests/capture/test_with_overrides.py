@@ -19,7 +19,7 @@ from analyzers.actions.action import Application
 from analyzers.recommend.apply_module import module
 from analyzers.recommend.apply_script import script
 from logparse.capture import with_overrides
-from logparse.capture.applied import NOT_APPLIED, Asked, missing, read_marks
+from logparse.capture.applied import NOT_APPLIED, Asked, asked_of, missing, read_marks
 from logparse.errors import InputError
 from logparse.libraries.kinds.format import Emission
 from logparse.quoting import Python, Shell
@@ -59,6 +59,8 @@ def test_settings_files_and_the_jobs_own_start(environ: dict[str, str], override
     assert output_of(*with_overrides.applied(job, overrides, environ))[0] == "applied sourced kept"
     (overrides / "apply.py").unlink()
     assert output_of(*with_overrides.applied(job, overrides, environ))[0] == "default sourced kept"
+    assert output_of(*with_overrides.applied(job, overrides / "gfx942", environ))[0] == "default sourced kept"
+    assert asked_of(overrides / "gfx942").scripts == ("gfx942",), "the folder of one machine works, too"
     (overrides / "gfx942/apply.sh").unlink()
     with pytest.raises(InputError, match=r"holds neither apply\.py nor a folder with apply\.sh"):
         with_overrides.applied(job, overrides, environ)

@@ -294,6 +294,9 @@ def test_what_is_printed(tmp_path: Path) -> None:
     same = "same result within 1.0e-07 (output; rounding alone may differ by 1.0e-06)"
     assert winner == f"  channels_last  measured in your job; {times}; 32 pairs in 2 processes, 2 s; {same}"
     assert refused == "  tf32           not possible: it cannot"
+    (tmp_path / "refused").mkdir()
+    untried, _ = try_changes(tmp_path / "refused", {"tf32": "refused"}, "tf32")
+    assert next(lines(untried)) == "try: no action could be tried"
     table = answer(found).made
     assert table is not None
     rows = [*table]  # type: ignore[misc]
