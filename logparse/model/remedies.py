@@ -82,8 +82,9 @@ class Replay:
 
     @property
     def changes(self) -> str:
-        known = " on your machine, or give --same-build if the times are from its GPU and library build"
-        return f"run logparse replay{known * self.on_target}"
+        if self.on_target:
+            return "replay it on your machine, or give --same-build if the times are from its GPU and library build"
+        return "run logparse replay"
 
     @property
     def action(self) -> str:
