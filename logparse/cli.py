@@ -230,7 +230,7 @@ def try_(
         ),
     ],
     budget: Annotated[
-        str, option("Try for at most this long in each start of the job, for example 90s or 10m.")
+        str, option("In each start of the job, try the actions for at most this time, for example 90s or 10m.")
     ] = "60s",
     unit: Annotated[
         str,
@@ -350,7 +350,10 @@ def replay(
     ladder: Annotated[
         int | None,
         option(
-            "Also time the size in the middle between two measured sizes (needed by `logparse recommend --ladder N`).",
+            (
+                "Also time sizes of matrix products halfway between two sizes that the job uses. `logparse recommend "
+                "--ladder N` needs these times to write rows for the sizes between."
+            ),
             min=1,
         ),
     ] = None,
@@ -448,7 +451,11 @@ def top(
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", opt.Table)
 def show(
     text: Annotated[
-        str, argument("Line of a log (bench, Trace, profile), MIOpenDriver command, find-db key, or a problem's name.")
+        str,
+        argument(
+            "What to show: a line of a library's log (bench, trace or profile log), a MIOpenDriver command, a key of "
+            "MIOpen's find-db, or a matrix product or convolution by its name in logparse."
+        ),
     ],
     store: opt.Store = None,
 ) -> Answer:
@@ -623,8 +630,8 @@ def verify(
     action: Annotated[
         opt.Words,
         option(
-            "Name of the action (setting or change of the program) that the second run (AFTER) used. Then the "
-            "whole jobs are compared, not single calls."
+            "Name of the action (setting or change of the program) that the second run (AFTER) used. "
+            "With --action, the times of the whole jobs are compared, not those of single calls."
         ),
     ] = None,
     fail_on: opt.FailOn = "3%",
@@ -718,14 +725,17 @@ def convert(
 def export(
     tables: Annotated[
         opt.Words,
-        argument("Files to read: override files if you give --to candidates, tables of aiter if you give --portable."),
+        argument(
+            "Files to read: override files with --to candidates, aiter's tables of tuned kernels with --portable."
+        ),
     ] = None,
     to: Annotated[
         str | None,
         choice(
             (
                 "What to write: bench (hipblaslt-bench commands), driver (MIOpenDriver commands), untuned (a TunableOp "
-                "file), bundle (calls and times for another machine) or candidates (kernels of the traces)."
+                "file), bundle (calls and times, to be ingested on another machine) or candidates (the kernels that take "
+                "most of the GPU time, for tools that write kernels)."
             ),
             of=EXPORTS,
         ),
@@ -756,8 +766,8 @@ def export(
 
     if portable == bool(to) or (portable and not tables) or (tables and to not in (None, "candidates")):
         raise UsageError(
-            "give either --to NAME or --portable. --portable needs tables of aiter as arguments. Of the --to "
-            "options, only --to candidates takes files"
+            "give either --to NAME or --portable. With --portable, also name the tables of aiter to convert. With "
+            "--to, name files only if NAME is candidates"
         )
     if tables and portable:
         from analyzers.evidence.runs import tables_to_check

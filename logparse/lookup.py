@@ -280,7 +280,7 @@ class LeftOut:
         parts = [
             (self.rejects, "damaged line", _REJECTS),
             (self.by_tool, "call", " of benchmark commands"),
-            (self.uncalled, "measured problem", " that no log of the run calls"),
+            (self.uncalled, "measured problem", " without calls in the run's logs"),
             (self.elsewhere, "measured time", " of another device"),
             (self.untimed, "result", " without a time"),
         ]
@@ -599,7 +599,7 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
     """
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
-        return "the store holds no call and no time of this problem"
+        return "the store has neither calls nor times of this matrix product or convolution"
     called = {run for run, _ in _called(calls)}
     runs = [run for run in store.runs() if run in called]
     said = [
@@ -611,9 +611,9 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
         return "; ".join([*said, *([f"{pluralize(earlier, 'earlier run')} in the table"] if earlier else [])])
     timed = [row for row in times if row["time_us"]]
     if not timed:
-        return "no run calls this problem, and no time of it is known"
+        return "no run calls this matrix product or convolution, and its time is unknown"
     best = f"{timed[0]['solution']} ({duration(timed[0]['time_us'])})"
-    return f"no run calls this problem; the fastest known solution is {best}"
+    return f"no run calls this matrix product or convolution; its fastest known solution is {best}"
 
 
 _RUNS = 3  # maximum number of runs in the sentence of ``show``

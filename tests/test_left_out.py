@@ -66,14 +66,14 @@ LAW = {
     "top": {
         "damaged": "2 damaged lines",
         "benchmark commands": "17 calls of benchmark commands",
-        "never called": "measured problems that no log of the run calls",
+        "never called": "measured problems without calls in the run's logs",
         "another device": "20 measured times of another device",
         "no time": "1 result without a time",
     },
     "recommend": {
         "damaged": "2 damaged lines",
         "benchmark commands": "17 calls of benchmark commands",
-        "never called": "measured problems that no log of the run calls",
+        "never called": "measured problems without calls in the run's logs",
         "another device": "20 measured times of another device",
         "no time": "1 result without a time",
     },
@@ -160,5 +160,5 @@ def test_problems_with_one_command_are_counted(folder: Path) -> None:
     made = export([*one, *one], "bench")
     assert (made.count, dict(made.refused)) == (
         1,
-        {"the command is the same as for another problem, for which it is written": 1},
+        {"another matrix product or convolution has the same command, which is written once": 1},
     )

@@ -204,7 +204,7 @@ def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_pa
     part.unlink()
     (line,) = (left := open_store(store.url)).damage()
     assert (
-        "missing; lost: the rows of files that `logparse compact` merged; remedy: ingest all files into a new store, or"
+        "missing; lost: all data that `logparse compact` merged; remedy: ingest all log files into a new store, or"
         in line
     )
     with pytest.raises(StoreError, match="into a new store"):

@@ -33,7 +33,7 @@ ACTION = Action(
     change=lambda work, job: Change(work.problem, "torch:benchmark") if isinstance(work.problem, ConvProblem) else None,
     application=_application,
     needs=(
-        "input sizes that do not vary: for each new size PyTorch searches again, which takes seconds (on ROCm, "
-        "MIOpen then ignores the rows of override files and writes rows of its own)"
+        "input sizes that do not vary, because PyTorch searches for seconds at each new size. On ROCm, MIOpen also "
+        "ignores the solvers that your override files choose, and writes its own choices"
     ),
 )

@@ -176,7 +176,7 @@ ACTION = Action(
     application=_application,
     added=lambda job: tuple(_gradients(job)),
     needs=(
-        "a program that loads its checkpoints before this change: checkpoints saved after the change hold the padded "
-        "layer (and the embedding that is tied to it)"
+        "a program that loads its checkpoint first and pads the output layer afterwards. Checkpoints that are saved "
+        "later contain the padded layer (and the embedding that shares its weight)"
     ),
 )

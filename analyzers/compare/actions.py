@@ -302,9 +302,12 @@ def verify_actions(
         there = (
             f"the measured actions are {', '.join(known)}"
             if known
-            else ("no replay has timed an action (run `logparse replay`)")
+            else "no change to the job was timed yet (`logparse replay` times such changes, called actions)"
         )
-        there += "; to judge override files, run `logparse verify BEFORE AFTER FILE…`"
+        there += (
+            "; to judge override files instead, run `logparse verify BEFORE AFTER FILE…` with the names of the runs "
+            "without and with these files"
+        )
         raise InputError(f"run {before.run} has no measured action {', '.join(unknown)}: {there}")
     both = _Both(before, after, settings)
     chosen = [x for x in results(both.before, ACTIONS, settings) if x.action.name in names]
@@ -550,7 +553,7 @@ class _Both:
             and all(x is not None and select_unprofiled_times(x) for x in self.units)
             and self.share >= SHARE
         ):
-            yield "the two runs have no kind of step in common that was timed without the profiler"
+            yield "no kind of step (for example training steps) was timed without the profiler in both runs"
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
@@ -691,7 +694,7 @@ def lines(found: ActionProof) -> list[str]:
         of = (
             f"{pluralize(wall.runs, 'run')} of each version, in turns"
             if wall.runs
-            else ("blocks of steps in one process")
+            else "one run of each version, divided into blocks of steps"
         )
         of = f"{wall.turns} turns in {pluralize(wall.runs, 'pair')} of runs" if wall.turns else of
         out.append(f"wall time of a {found.unit}: {describe_gain(wall.saving_us)} {_interval(wall)} ({of})")
@@ -713,7 +716,7 @@ def lines(found: ActionProof) -> list[str]:
             out.append("kinds of kernels that changed most: " + _list_group_times(moved))
         if found.unexplained:
             out.append(
-                "kinds of kernels that changed far more than promised, for an unknown reason: "
+                "kinds of kernels whose time fell far more than `recommend` promised, for an unknown reason: "
                 + _list_group_times(found.unexplained)
             )
     unproven = [found.unproven] * bool(found.unproven)

@@ -89,25 +89,30 @@ def caveat_lines(found: Diff) -> list[str]:
     """Return the lines that say what the comparison of two runs lacks, and what only one of them has."""
     out = []
     if not found.compared:
-        nothing = "no time was compared: no matrix product or convolution has times of the same kind in both runs"
+        nothing = (
+            "no time was compared: no matrix product or convolution was timed in the same way (for example by traces) "
+            "in both runs"
+        )
         out.append(f"{nothing}. So diff cannot tell whether anything became slower (exit code {UNCHECKED})")
     if found.devices:
         out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:
         what = (
-            "in the new build an index may name another kernel, so measure the old rows again (--overrides FILE "
-            "lists these rows)"
+            "an override file that names a kernel by its index may name another kernel in the new build, so measure "
+            "such rows of the file again (--overrides FILE lists these rows)"
         )
         out.append(f"the runs are from two builds of {' and '.join(found.builds)}; {what}")
     if found.several:
-        which = "only the kernel that ran most often is compared, or the fastest one"
+        which = (
+            "only the kernel that the logs name most often is compared (if no log names the kernels, the fastest one)"
+        )
         out.append(f"several kernels ran for {pluralize(found.several, 'problem')}; {which}")
     out += [_one_sided(found, state) for state in ("new", "vanished") if found.count(state)]
     return [*out, *_sources(found)]
 
 
 _TOLD: Sequence[State] = ("slower", "faster", "changed", "same", "unknown")
-_WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "without times of the same kind in both runs"}
+_WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "not timed in the same way in both runs"}
 
 
 def _sources(found: Diff) -> list[str]:
@@ -146,7 +151,7 @@ def _calls(found: Diff) -> list[str]:
             continue
         sides = ["none logged" if n is None else f"{n:,} calls{_of(many, by_step)}" for n, many in ((a, one), (b, two))]
         each = "step" if by_step else "process"
-        sure = "" if one and two else ", if the run whose logs name no process is one process"
+        sure = "" if one and two else " (if the run whose logs name no process had only one process)"
         same = f": per {each} the work is the same{sure}" if equal else ""
         out.append(f"{_KINDS.get(kind, kind)}s: {found.a} {sides[0]}, {found.b} {sides[1]}{same}")
     return out
@@ -167,8 +172,8 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
     if not known:
         return f"{out}; their time per run is unknown"
     some = "" if known == count else f"{known:,} of them "
-    rest = "" if known == count else "; for the other problems, the time or the number of calls is unknown"
-    absent = "; a problem that is absent from a run counts as no saving" if state == "vanished" else ""
+    rest = "" if known == count else "; the time or the number of calls of the others is unknown"
+    absent = "; work that is absent from a run is not counted as a saving" if state == "vanished" else ""
     return f"{out}, {some}{duration(us)} per run{rest}{absent}"
 
 

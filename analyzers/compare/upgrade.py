@@ -89,7 +89,7 @@ def _decision(
     calls = [] if served is None else served.get(row.key, ())
     vague = () if served is None else served.get(None, ())  # Calls whose logs leave some fields of the key open.
     if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):
-        return "drop", "the new run does not make the call of this row"
+        return "drop", "no call of the new run matches this row"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""
     gains = [1 / ratios[x, name] - 1 for x in calls if (x, name) in ratios]
@@ -100,7 +100,7 @@ def _decision(
         gain = f"measured in the new run: {best:+.1%} against the library's default"
         return ("keep" if best >= floor - TIE else "drop"), gain
     if device is False:
-        return "re-measure", "the new run used another kind of GPU than the row's file"
+        return "re-measure", "the new run used another kind of GPU than the one for which the override file was written"
     if stale:
         what = f"another build of {library}" if build is False else f"an unknown build of {library}"
         return "re-measure", f"the new run used {what}, in which the row's index may name another kernel"

@@ -374,19 +374,23 @@ def _failures(
         rocblas = "the output of TENSILE_DB=0x40 in both runs names the kernels, and so does a trace with kernels"
         # Logs of rocBLAS name only the solutions that a program asks for by index.
         of_rocblas = all(solution_from_text(x.intended).library == "rocblas" for x in outcomes)
-        how = rocblas if of_rocblas else "a bench log or a verbose log names the kernels"
+        how = rocblas if of_rocblas else "the library's bench log or verbose log names the kernels"
         if same:
-            yield "no row can be shown to have taken effect, because the kernels that the rows name also ran before"
+            yield (
+                "it cannot be shown that an override row took effect, because the kernels that the rows name also "
+                "ran in the first run"
+            )
         elif shown:
             yield (
-                "no row can be shown to have taken effect, because the logs of the second run do not name the "
-                f"kernels that ran ({how})"
+                "it cannot be shown that an override row took effect, because the logs of the second run do not name "
+                f"the kernels that ran ({how})"
             )
         elif len(after.workload):
-            yield "no row took effect: no call of the second run matches a row"
+            yield "no row of the override files took effect: no call of the second run matches a row"
         else:
             yield (
-                f"no row took effect: run {after.run} has no calls (ingest a log or a trace of the job into this run)"
+                f"no row of the override files took effect: run {after.run} has no calls (ingest a log or a trace of "
+                "the job into this run)"
             )
 
 

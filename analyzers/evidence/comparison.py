@@ -93,7 +93,9 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
     if refusal is not None:
         return refusal
     if known.ambiguous:
-        return Refusal("several measured calls fit this call, and their fastest kernels differ")
+        return Refusal(
+            "several measured matrix products or convolutions may be this call, and their fastest kernels differ"
+        )
     fits = can_decide_for(known.facts, target, known.best.library)
     if not (settings.same_build if fits is None else fits):
         where = "is not known to be" if fits is None else "is not"
@@ -113,8 +115,8 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
     """Return why the times of the library's choice and of the fastest kernel show no gain. None if they show one."""
     if known.basis == INCOMPARABLE:
         return Refusal(
-            "the log and the measured file are not known to be from the same library build and GPU arch, so one "
-            "index may name different kernels"
+            "the log and the file with measured times may be from different library builds or GPU architectures, in "
+            "which the same index names different kernels"
         )
     if known.best.text == known.pick:
         return Refusal(
@@ -156,8 +158,8 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
             else ("select the solution (kernel) in the program itself, through the library's API")
         )
         return Refusal(
-            "no override file can choose the solution of a grouped GEMM",
-            f"No override file can choose the solution of a grouped GEMM: {how}.",
+            "no override file can choose the kernel of a grouped GEMM",
+            f"No override file can choose the kernel of a grouped GEMM: {how}.",
         )
     why = why_untunable(target) if best.library == "cublaslt" else None
     return Refusal(why, f"Call cuBLASLt directly with this algorithm, or update PyTorch: {why}") if why else None

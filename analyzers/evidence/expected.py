@@ -138,7 +138,7 @@ class Comparable:
 
     def __post_init__(self) -> None:
         if not len(self.at) == len(self.base_us) == len(self.time_us):
-            raise ValueError("the arrays at, base_us and time_us must have the same length")
+            raise ValueError("the arrays `at`, `base_us` and `time_us` must have the same length")
 
     @cached_property
     def log_ratio(self) -> Floats:

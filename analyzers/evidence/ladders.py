@@ -176,7 +176,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     elif max(regret or 0.0 for regret in regrets) > MOST:
         why = f"the kernel's regret is above {MOST:.0%}"
     elif (taken[1] or 0.0) > races[1].times.get(races[1].pick, math.inf):
-        why = "the library's own choice is faster than this kernel at the size in the middle of this range"
+        why = f"at N = {rung.middle.n:,}, halfway, the library's own choice is faster than this kernel"
     return replace(rung, override=override, regrets=regrets, why=why)
 
 

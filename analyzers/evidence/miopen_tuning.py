@@ -55,9 +55,9 @@ def _is_build(mine: Facts, target: Facts) -> bool:
 
 
 NOT_IN_THE_BUILD = (
-    "MIOpen on the target machine may lack the solver {name}: no file from this MIOpen build (find-db, log or "
-    "replay) names {name} or another solver of this convolution. If MIOpen lacks {name}, it searches again and "
-    "overwrites this row. Run `logparse replay` on the target to try {name}"
+    "MIOpen on the target machine may not have the solver {name}. No find-db, log or replay of that MIOpen build "
+    "names {name} or another solver of this convolution. Without {name}, MIOpen would search for another solver and "
+    "overwrite this override. Run `logparse replay` on the target machine to try {name}"
 )
 """Advice to the user if an override may not work, because the MIOpen build seems to lack the solver (kernel).
 

@@ -53,7 +53,7 @@ def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
     ``compared`` is True if another run is compared. ``empty`` are the columns without any value.
     """
     if view == "weights":
-        return Order(BEYOND, "beyond_us", "the most time of W beyond F and B", "direction = 'W'")
+        return Order(BEYOND, "beyond_us", "the largest time of backward weights (W) beyond F and B", "direction = 'W'")
     if view == "compare" and compared:
         return Order(MOVED, "moved" if "change_us" in empty else "change_us", "the largest change")
     if "saving_us" in empty:
@@ -118,26 +118,30 @@ ABOUT: Mapping[str, str] = {
     "best": "The fastest solution that any file has timed.",
     "pick": "The solution that the library chose, if a log names it.",
     "action": "The first thing to do about it.",
-    "saving_from": "Measured: both times are. Estimated: one of them is.",
-    "moved": "From the compared run to this run: slower, faster, another pick …",
+    "saving_from": "Measured: both times (now and best) were measured. Estimated: one of them was estimated.",
+    "moved": "What changed from the compared run to this run: slower, faster, another choice of the library …",
     "change_us": "Calls × (time in this run − time in the compared run). If the runs' times cannot be compared, the "
-    "times of the two picks. Negative: faster.",
+    "times of the two kernels that the library chose are used. Negative: faster.",
     "change": "Time of a call in this run ÷ its time in the compared run, minus 100%.",
     "other_us": "Time of a call in the compared run.",
     "here_us": "Time of a call in this run.",
     "pick_there": "The solution that the library chose in the compared run.",
     "pick_here": "The solution that the library chose in this run.",
-    "pick_there_us": "Time of that solution, timed alone in the same file as the other pick.",
-    "pick_here_us": "Time of that solution, timed alone in the same file as the other pick.",
-    "regret": "How much longer the pick takes than the fastest known solution.",
-    "beyond_us": "Calls × (W − the slower of F and B). The three passes do the same work.",
-    "sibling_ratio": "Time of W ÷ the slower of F and B of the same layer. About 1 is usual.",
+    "pick_there_us": "Time of the solution that the library chose in the compared run. The choices of both runs were "
+    "timed alone, in the same file.",
+    "pick_here_us": "Time of the solution that the library chose in this run. The choices of both runs were timed "
+    "alone, in the same file.",
+    "regret": "How much longer the library's choice takes than the fastest known solution.",
+    "beyond_us": "Calls × (time of backward weights − time of forward or backward data, the slower one). The three "
+    "passes do the same work.",
+    "sibling_ratio": "Time of backward weights ÷ time of the layer's forward or backward data, the slower one. "
+    "About 1 is usual.",
     "w_total_us": "Calls × time of the backward-weight pass.",
     "w_us": "Time of the backward-weight pass (wgrad).",
     "f_us": "Time of the forward pass of the same layer.",
     "b_us": "Time of the backward-data pass (dgrad) of the same layer.",
     "passes_from": "The file with the times of the three passes.",
-    "tflops": "Rate at the time of a call now.",
+    "tflops": "Rate (TFLOP/s) of a call as it runs now.",
     "efficiency": "Rate ÷ what the device's peak rate and memory bandwidth allow.",
     "solutions": "How many solutions have a time.",
     "operation": "GEMM, grouped GEMM or convolution.",

@@ -69,7 +69,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
         "warm up, and keep caches of compiled kernels",
         CODE,
     ),
-    "nothing": ("with no operator on the host", "change the Python code between operators", PYTHON),
+    "nothing": ("while the host ran no operator", "change the Python code between operators", PYTHON),
     "first": ("before the first kernel", "change the code that runs before the first kernel", FIRST),
     "queued": ("with launched work waiting", "look at what the GPU's streams wait for", QUEUED),
 }
@@ -204,9 +204,10 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "a GPU that waits for the host. The time in which the GPU runs kernels is compared with the time of the "
-        "steps that the trace marks (without the profiler, if `tune` or `capture --trace` timed the steps). The "
-        "finding states [why the GPU waits](#which-traces-are-the-job), and where it waits longest"
+        "a GPU that waits for the host (CPU). The time in which the GPU runs kernels is compared with the time of "
+        "the steps, as the trace marks them. If `tune` or `capture --trace` timed the steps without the profiler, "
+        "these times are used. The finding states [why the GPU waits](#which-traces-are-the-job), and where it waits "
+        "longest"
     ),
     worth="no saving is stated, because less GPU time may not make the step faster",
     find=find,

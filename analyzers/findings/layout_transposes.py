@@ -22,7 +22,7 @@ from logparse.text import duration
 NAME = "layout-transposes"
 MEASURE = " `logparse replay` measures the convolutions in both layouts (torch:layout=NHWC)."
 _CHANGES = "change the program: model.to(memory_format=torch.channels_last)"
-_GRANTED = "all transposes go, and all other kernels take as long as now"
+_GRANTED = "all transposes disappear, and all other kernels take as long as now"
 _LEAST_SHARE = 0.01
 
 

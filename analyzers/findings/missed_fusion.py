@@ -138,8 +138,8 @@ _GRADIENT = (
     "torch._addmm_activation has no gradient."
 )
 _UNTIMED = (
-    " If a trace marks the job's GPU time, `logparse replay` times the call through PyTorch in both forms: as "
-    "the call runs now, and fused."
+    " If a trace shows the job's GPU time, `logparse replay` times this call through PyTorch twice: as it runs now, "
+    "and fused."
 )
 _STATED = " The list of actions states the total saving and the lines of the program to change."
 _IN_TRAINING = (
@@ -156,8 +156,9 @@ ANALYZER = Analyzer(
     name=NAME,
     about="a bias, ReLU or GELU that runs in kernels of its own after a matrix product (in traces)",
     worth=(
-        "the measured saving, if `logparse replay` timed the matrix product with these kernels fused into it and "
-        "without (nothing is reported if fusing saves nothing). Otherwise at most the time of these kernels"
+        "the measured saving, if `logparse replay` timed the matrix product both fused with these kernels and not "
+        "fused. A measured saving of zero is not reported. Without such times, the saving is at most the time of "
+        "these kernels"
     ),
     find=find,
 )

@@ -462,8 +462,8 @@ ANALYZER = Analyzer(
         "finding also states the times of W in similar layers, if they are known"
     ),
     worth=(
-        "estimated as the time above the slower pass of F and B. If a user find-db (results of MIOpen's own "
-        "search) of the device has a faster solver, the saving is measured"
+        "estimated as the time of the backward-weight pass minus the time of the slower one of the other two passes. "
+        "If a user find-db (results of MIOpen's own search) of the device has a faster solver, the saving is measured"
     ),
     find=find,
 )

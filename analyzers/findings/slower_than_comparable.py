@@ -32,17 +32,17 @@ from logparse.text import duration
 NAME = "slower-than-comparable"
 RIGHT = {
     "gemm": (
-        "this is an estimate: of the GEMMs above such a limit in published times of an MI300X, 93 % can save 10 % "
-        "or more of their time"
+        "this is an estimate: in published times of an MI300X, 93 % of the GEMMs that exceed the highest expected "
+        "time can save 10 % or more of their time"
     ),
     "conv": (
-        "this is an estimate: of convolutions that already run their fastest kernel, at most 5 % take longer than "
-        "such a limit"
+        "this is an estimate: of convolutions that already run their fastest kernel, at most 5 % exceed the highest "
+        "expected time"
     ),
     "shipped": (
         "this is an estimate from times of aiter's fastest kernels on another machine: of GEMMs that run such a "
-        "kernel, at most 5 % take longer than such a limit. But the library that runs this call may have no kernel "
-        "as fast"
+        "kernel, at most 5 % exceed the highest expected time. But the library that runs this call may have no kernel "
+        "as fast as aiter's"
     ),
 }
 """Sentences with the share of such findings that are right, for GEMMs and for convolutions.
@@ -166,6 +166,6 @@ ANALYZER = Analyzer(
         "of comparable matrix products or convolutions on the device. In published measurements of an MI300X, 93 % "
         "of the GEMMs that are reported can save 10 % or more of their time"
     ),
-    worth="estimated as the time above the expected time; a search may find a faster kernel",
+    worth="estimated as the call's time minus its expected time. A search may find a kernel that saves this time",
     find=find,
 )

@@ -56,7 +56,7 @@ def _advice(tables: Tables, conv: bool) -> str:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="a search for solvers within the traces (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
+    about="a search for solvers that ran while the job was traced (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
     worth=(
         "no saving per step, because the search is not part of a step; but each start of the job spends the time "
         "of the search"

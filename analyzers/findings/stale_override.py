@@ -34,7 +34,8 @@ EFFECT: Mapping[str, str] = {
         "own values"
     ),
     TUNING_FILE: (
-        "hipBLASLt ignores a file of another revision, and an index of another build or arch names another kernel"
+        "hipBLASLt ignores a tuning file of another hipBLASLt revision. In another library build or GPU architecture, "
+        "the same index names another kernel"
     ),
     **dict.fromkeys(
         MIOPEN,

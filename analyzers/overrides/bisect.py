@@ -407,6 +407,6 @@ def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[s
     sure = (
         ["not certain:", *doubt]
         if doubt
-        else ["confirmed: the check fails again with these rows, and passes with the file that lacks these rows"]
+        else ["confirmed: the check failed again with these rows, and passed with the whole file without these rows"]
     )
     return [f"{of} make the check fail {cost}", *named[:_SHOWN], *more, *sure]

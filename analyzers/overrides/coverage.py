@@ -325,7 +325,9 @@ def lines(found: Coverage) -> list[str]:
         return [*_look_up_lines(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"
     calls, time = found.share("calls"), found.share("time_us")
-    parts = ["an unknown share of calls (no log counts the calls)" if calls is None else f"{calls:.1%} of calls"]
+    parts = [
+        "an unknown share of the run's calls (no log counts the calls)" if calls is None else f"{calls:.1%} of calls"
+    ]
     parts.append(f"{what} time: unknown" if time is None else f"{time:.1%} of the known {what} time")
     unknown = found.share("calls", "unknown")
     if unknown:

@@ -129,7 +129,9 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     for problem in problems:
         try:
             command = write(problem)
-            refused["the command is the same as for another problem, for which it is written"] += command in texts
+            refused["another matrix product or convolution has the same command, which is written once"] += (
+                command in texts
+            )
             texts.setdefault(command)
         except EmissionError as error:
             refused[str(error)] += 1

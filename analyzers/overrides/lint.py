@@ -286,7 +286,7 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
                 "warning",
                 "loses",
                 message,
-                "remove the row, or measure the row again for each of these problems",
+                "remove the row, or measure the row's solution again for each call that uses the row",
             )
         )
     # Several different calls use the row.
@@ -315,7 +315,7 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
         if row.workspace_bytes < most:
             message = f"{row.solution.id} needs {most:,} bytes of workspace, but the row has {row.workspace_bytes:,}"
-            remedy = "copy the workspace size from a measured record into the row, because the call fails otherwise"
+            remedy = "write the measured workspace size into the row, because the call fails with a smaller workspace"
             yield Note(row.line, "error", "workspace", message, remedy)
 
 

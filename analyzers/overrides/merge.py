@@ -153,8 +153,8 @@ def lines(found: Merged) -> list[str]:
     out[0] += f" ({untimed:,} of them without times: the first file's row is kept)" if untimed else ""
     mixed = sum(not conflict.equal_work for conflict in found.conflicts)
     what = (
-        "the library cannot tell these calls apart, so the first file's row is used for both; time this row on both "
-        "calls"
+        "the library uses one row for calls that share a key, so the first file's row is kept; time the kernel of this "
+        "row on each of these calls"
     )
     out += [f"  {pluralize(mixed, 'key')} with times of different calls; {what}"] if mixed else []
     for conflict in found.conflicts:
@@ -291,7 +291,7 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
     if refusal is None and own.accepted is False:
         return next(
             (x.message for x in own.notes if x.line is None and x.severity == "error"),
-            "the library does not accept your own file",
+            "the library does not accept this file",
         )
     return refusal
 

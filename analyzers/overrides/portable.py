@@ -80,7 +80,7 @@ def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tabl
 def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, int], run: str) -> list[str]:
     bound = {key: row for key, row in old.items() if _is_bound(row)}
     if not bound:
-        return ["no row names its kernel by an index that only one library build understands, so no row is left out"]
+        return ["every row names its kernel in a way that other library builds understand, so all rows are kept"]
     replaced = [key for key in bound if key in new]
     left_out = len(bound) - len(replaced)
     out = [f"{pluralize(len(bound), 'row')} named an index: {len(replaced):,} replaced by the next best kernel"]

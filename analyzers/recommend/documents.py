@@ -217,7 +217,7 @@ def _table(recommendation: Recommendation) -> list[str]:
     out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
     # A step that waits for the host gains less than its kernels, so the sum of the column is not the saving above.
     less = any(x.slowed_by for x in verdict(recommendation).todo)
-    note = "The savings in this table are of the kernels. The list above states how much of them arrives."
+    note = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     return [*out, "", *([note, ""] if less else [])]
 
 

@@ -103,7 +103,9 @@ def one_row_each(
         others = [label for text, label in sorted(served.get(row, {}).items()) if text != _text(finding)]
         if override is None or row not in best or not others:
             return finding
-        row_has = best[row] or "no row is written, because the library's own choices cost less"
+        row_has = (
+            best[row] or "no row is written, because these calls take less time in total with the library's own choices"
+        )
         message = f"{finding.message}; the library uses one row for this call and for {' and '.join(others)}: {row_has}"
         return fast_replace(
             finding, message=message, remedy=finding.remedy if override.solution.text == best[row] else Advise()

@@ -23,18 +23,18 @@ from logparse.text import pluralize
 OVERRIDES = Action(
     name="overrides",
     kind="files",
-    about="use the rows of the override files that were written for the target",
+    about="load the override files that were written for this GPU: their rows name the kernels that the library runs",
     change=lambda work, job: None,
     application=lambda job: None,
     needs=(
-        "a program that stays as it is: with another layout or size the program makes other calls, for which the "
-        "files have no rows"
+        "a program whose layouts and sizes stay as they are, because the files have no rows for calls with other "
+        "layouts or sizes"
     ),
 )
 USER_FIND_DB = replace(
     OVERRIDES,
     name="user-find-db",
-    about="use the rows of a user find-db that the job may read already",
+    about="load a user find-db (results of MIOpen's own search). Perhaps the job reads this file already",
 )
 """The rows whose saving rests on a condition that no log settles (``libraries/miopen/find_db_choice.py``).
 

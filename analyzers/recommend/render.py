@@ -278,8 +278,9 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
     if not results:
         return []
     step = results[0].word if results[0].steps else "run"
-    of = "of the whole job" if time is not None else "of the calls with two measured times"
-    out = [f"actions, with the GPU time {of} per {step}:"]
+    whole = time is not None
+    of = f"of the whole job per {step}" if whole else f"per {step} of the calls that were timed as now and as changed"
+    out = [f"actions, with the GPU time {of}:"]
     for result in results:
         out += _action(result)
     return out

@@ -46,7 +46,7 @@ from logparse.text import (
     shorten_texts,
 )
 
-_NO_ROW, NOT_WRITTEN = "apply    no row could be written", "not written: "
+_NO_ROW, NOT_WRITTEN = "apply    nothing, because no override row could be written", "not written: "
 _TITLE, _LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE = 44, 9, 2, 5, 3, 0.05
 
 

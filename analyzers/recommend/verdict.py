@@ -216,7 +216,10 @@ def verdict(found: Recommendation) -> Verdict:
     )
 
 
-_UNMARKED = "no steps are marked, so times are of {}: `--steps N` gives times of a step"
+_UNMARKED = (
+    "no trace marks the job's steps, so each time is a sum over {}: `--steps N` (the number of steps) gives times of a "
+    "step"
+)
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
@@ -289,7 +292,7 @@ def _limit(found: Recommendation) -> str:
     if of_host and now.beside_logs:
         how += ", from traces taken while the libraries wrote logs, which slows the host"
     elif profiled:
-        how += " as under the profiler, which slows the host"
+        how += " with times taken under the profiler, which slows the host"
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
@@ -893,7 +896,7 @@ def _why_unknown(todo: Todo) -> str:
     """Explain why it is unknown how much a recommended change would save."""
     if todo.unit == "call":
         return "because no measurement shows how much a call would save"
-    return "because the GPU's one long gap may not happen again"
+    return "because the GPU was idle in one long gap, which may not happen again"
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:

@@ -113,7 +113,7 @@ def _side_by_side(
             return found
         if found.unit_time(counts or found.kinds) is None:
             # No kind of step was timed often enough.
-            raise AloneError("the two runs took turns, but did the same kind of step in too few of their turns")
+            raise AloneError("while the two runs took turns, too few steps of the same kind were timed in both runs")
         if len(found.pairs) == most or (len(found.pairs) > 1 and time.monotonic() - begun > most_s):
             return found
         early = found.unit_time(counts or found.kinds, _EARLY) if len(found.pairs) >= PAIRS else None

@@ -158,7 +158,9 @@ class _Side:
         if found is None:
             raise AloneError("the job reached no step at which it could pause while the other run continues")
         if any(x.get("workers") for x in found):
-            raise AloneError("the job's worker processes continue while the job waits for the other run")
+            raise AloneError(
+                "the job's worker processes do not pause when the job pauses, so they would slow the other run"
+            )
         if any(x.get("memory", 0.0) > most_memory for x in found):
             raise AloneError(
                 f"the job uses over {most_memory:.0%} of the device's memory, so two runs at once may not fit"

@@ -32,8 +32,8 @@ from logparse.text import make_printable, pluralize, short_path
 
 _COPY = "left out: this file is a packed copy of {}, and logparse reads only the unpacked file"
 _SAME = (
-    "the same content as {}, so both count only once in run {}. If another process or another run wrote this file, "
-    "run `{}`, then ingest this file again with --pid or --run"
+    "the same content as {}, so both count only once in run {}. If this file is from another process or another "
+    "execution of the job, run `{}`, then ingest the file again with --pid (process) or --run (execution)"
 )
 _OWN = "left out: {} that logparse itself wrote (to read such a file, name the file and not its folder)"
 

@@ -48,7 +48,7 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
         lambda data: data.startswith((b'{"log":"', b'{"log": "')),
     ),
     "a Jupyter notebook": (
-        "print what its cells wrote with `jq -rj '.cells[].outputs[]?.text[]?'`",
+        "print the output of the notebook's cells with `jq -rj '.cells[].outputs[]?.text[]?'`",
         lambda data: _NOTEBOOK.match(data) is not None,
     ),
 }
@@ -56,7 +56,7 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
 
 For example, if an archive was read as lines, the names of its files would be lost, and most records would be damaged.
 """
-_CUT = "too early, because the compressed file is cut off"
+_CUT = "the compressed file is cut off before its end"
 _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 

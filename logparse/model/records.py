@@ -109,14 +109,14 @@ FACTS: Mapping[str, str] = {
     "cu_count": "the number of compute units as HIP counts them: on RDNA the WGPs, which have two CUs each; on NVIDIA "
     "the SMs",
     "wgp_mode": (
-        "0 if GPU_ENABLE_WGP_MODE=0 is set. Then HIP counts single CUs on RDNA; otherwise it counts WGPs, which "
-        "have two CUs each"
+        "0 if the job sets GPU_ENABLE_WGP_MODE=0, so that HIP counts single CUs on RDNA; 1 if HIP counts WGPs, "
+        "which have two CUs each"
     ),
     "device": "the marketing name of the device",
     "gpus": "the number of devices that one process sees",
     "kernels_of": (
-        "the folder and the process of a rocprof file. Files that agree in both contain the same kernels, which "
-        "must be counted once"
+        "the folder and the process of a rocprof file. Files of the same folder and process contain the same "
+        "kernels, which must be counted once"
     ),
     "driver": "driver version",
     "hipblaslt_version": "the hipBLASLt version: major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",

@@ -83,7 +83,10 @@ class Replay:
     @property
     def changes(self) -> str:
         if self.on_target:
-            return "replay it on your machine, or give --same-build if the times are from its GPU and library build"
+            return (
+                "replay it on your machine, or give --same-build if the times were measured with the same GPU and "
+                "library build"
+            )
         return "run logparse replay"
 
     @property

@@ -106,7 +106,7 @@ def open_named_store(store: str | None, *, create: bool = False) -> "logparse.st
 COLOURS = ("auto", "always", "never")
 PASSES = {"forward": "F", "dgrad": "B", "wgrad": "W"}
 """Letter for each pass of a convolution: forward, dgrad (gradient of the input) and wgrad (of the weights)."""
-_RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
+_RUN = "a run's label, a store's folder (its latest run), STORE#RUN (one run of that store), or log files."
 Text = str | None
 Words = list[str] | None
 Store = Annotated[Text, option("Store folder or URL. [default: logparse-store]", "--store", envvar="LOGPARSE_STORE")]

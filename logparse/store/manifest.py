@@ -43,7 +43,7 @@ from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 FOLDER = "compactions"
 MERGED = "merged"
 """Beginning of the names of merged files. The names of other files begin with the reading that wrote them."""
-MERGED_LOST = "lost: the rows of files that `logparse compact` merged; remedy: ingest all files into a new store"
+MERGED_LOST = "lost: all data that `logparse compact` merged; remedy: ingest all log files into a new store"
 RESTORED = "the next `logparse ingest` or `logparse compact` writes this file again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0

@@ -137,14 +137,14 @@ COMMIT_SCHEMA = _columns(
 VIEWS: Mapping[str, str] = {
     "sources": "one row per ingested file",
     "calls": (
-        "calls: one row for each input file, category of log lines, problem (matrix product or convolution) and "
-        "solution (kernel), and for each second if the log states times"
+        "counted calls: one row per input file, category of log lines, matrix product or convolution, solution "
+        "(kernel) and, if the log states times, second"
     ),
     "workload": "run × process × problem, from the one category with the most calls",
     "messages": "source × category × distinct text",
     "gemm_problems": "distinct GEMM",
     "conv_problems": "distinct convolution",
-    "links": "one row per pair of problems that may be the same call",
+    "links": "one row per pair of differently described matrix products or convolutions that may be the same call",
     "measurements": "source × problem × solution × ordinal",
     "solutions": "solution of a library build",
     "kernels": "source × operator × kernel (traces)",

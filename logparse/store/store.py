@@ -418,7 +418,7 @@ class Store:
                 "not found"
             )
         if new:
-            why = "`logparse ingest` was killed, or a file that lists the store's commits is missing"
+            why = "`logparse ingest` was killed, or an inventory file, which lists the commits, is missing"
             out.append(
                 f"{pluralize(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
                 "next ingest"
@@ -440,8 +440,8 @@ class Store:
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
             unknown = (
-                "lost: the rows of an input file, whose name the damaged file no longer states; remedy: delete "
-                "this file, and ingest the logs again"
+                "lost: the rows of one input file, but its name cannot be read from the damaged file; remedy: delete "
+                "the damaged file, and ingest all logs again"
             )
             found.append(f"{file}: {why}; {loss_and_remedy([of[file]]) if file in of else unknown}")
         found += [

@@ -251,7 +251,7 @@ def test_of_a_cut_archive_whole_lines_stay_and_the_rest_is_a_reject(store: Store
     assert row.offset == int(lost[1].replace(",", ""))
     assert text[: row.offset].endswith("\n"), "the beginning of a line is left out"
     assert text[: row.offset].count("\n") == cut.lines - 1
-    assert store.sources()["ended"].tolist() == ["too early, because the compressed file is cut off"]
+    assert store.sources()["ended"].tolist() == ["the compressed file is cut off before its end"]
     check_conservation(store)
     path.write_bytes(whole)
     assert one(ingest([str(path)], store)).state == "grown"

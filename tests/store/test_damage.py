@@ -400,7 +400,8 @@ def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None
     whole, remark = check(store.url).blocks  # type: ignore[attr-defined]
     assert whole == "no file is damaged or missing"
     assert (
-        "in no inventory (`logparse ingest` was killed, or a file that lists the store's commits is missing)" in remark
+        "in no inventory (`logparse ingest` was killed, or an inventory file, which lists the commits, is missing)"
+        in remark
     )
     assert contents(store, OF_THE_MOMENT) == wanted
     ingest(LOGS, open_store(store.url))

@@ -37,7 +37,7 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure
     figure = subplots(titles, horizontal_spacing=0.14)
     if len(judged):
         _classes(figure, regrets, theme)
-    nothing = ["No override row has a measured saving"]
+    nothing = ["No change that an override file can make has a measured saving"]
     remark = _cumulative(figure, savings, theme, len(titles)) if len(savings) else nothing
     styled(figure, theme, height=HEIGHT)
     figure.update_layout(showlegend=False)

@@ -53,7 +53,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     figure.update_layout(dragmode="select", margin={"t": 56})
     left = sum(_cut_axis(figure, rows, name, axis) for name, axis in (("intensity", "xaxis"), ("tflops", "yaxis")))
     outside = "Some tiny problems lie outside the chart: a double click shows all. " if left else ""
-    unknown = "" if device else "The device is unknown, so no ceilings are drawn. "
+    unknown = "" if device else "The device is unknown, so its limits (the roofline) are not drawn. "
     return note(figure, outside + unknown + remark, theme)
 
 

@@ -24,7 +24,10 @@ WHY: dict[str, tuple[str, str]] = {
     "queued": ("idle, work queued", "the GPU waits although work is queued"),
     "data loading": ("idle, data loading", "the host waits for data"),
     "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
-    "host": ("idle, launching or no operator", "the host launches kernels, or runs no operator (its own code)"),
+    "host": (
+        "idle, launching or no operator",
+        "the host launches kernels, or runs code of the program outside PyTorch's operators",
+    ),
 }
 """Explanations of idle time: for each reason a short text for the legend, and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}

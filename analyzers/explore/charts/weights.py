@@ -82,7 +82,10 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     )
     _names(figure, rows, theme, still)
     styled(figure, theme, height=HEIGHT)
-    figure.update_xaxes(title={"text": "best known time of the slower of F and B (ms)"}, **log_axis(rows["sibling_us"]))
+    figure.update_xaxes(
+        title={"text": "best known time of forward F or backward data B, the slower one (ms)"},
+        **log_axis(rows["sibling_us"]),
+    )
     figure.update_yaxes(title={"text": "time of backward weights W now (ms)"}, **log_axis(rows["w_us"]))
     figure.update_layout(dragmode="select", margin={"t": 66})
     return note(figure, remark, theme)

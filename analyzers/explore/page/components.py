@@ -105,7 +105,11 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
         for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
         if count is not None and other is None
     ]
-    said.append(f"{picks:,} of {pluralize(picked, 'pick')} changed" if picked else "no pick is known in both")
+    said.append(
+        f"{picks:,} of {pluralize(picked, 'pick')} changed"
+        if picked
+        else "no choice of the library is known in both runs"
+    )
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
     if step:
         name, us, old = step
@@ -133,7 +137,11 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
     * ``choice``: True if there is another run to compare with.
     """
     if not names[1]:
-        choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
+        choose = (
+            "Choose a run to compare with in the header, or start"
+            if choice
+            else "This store has only one run. To compare it with a run of another store, start"
+        )
         return [html.p(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
     if not judged:
         return [html.p("The two runs are being compared …", class_="skeleton")]
@@ -144,7 +152,7 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
     picks, both = int(totals["repicked"]), int(totals["both_picks"])
     if totals["problems"]:
         noun = "problem has" if totals["problems"] == 1 else "problems have"
-        once = "" if totals["called"] else " (each counted once, because the store has no calls of these problems)"
+        once = "" if totals["called"] else " (each counted as one call, because no file of the run counts the calls)"
         made += [
             html.h2(verdict_of(totals)),
             html.p(
@@ -154,7 +162,10 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
         ]
     if picks:
         made.append(html.h2(f"{picks:,} of {pluralize(int(totals['picked']), 'problem')} with another pick"))
-        only = "no problem has a time in files of one kind of both runs, so the runs' own times are not compared."
+        only = (
+            "no problem was timed in the same way (for example by traces) in both runs, so the runs' own times are not "
+            "compared."
+        )
         made += [] if totals["problems"] else [html.p(sentence(only))]
     if both:
         which = f"all {picks:,}" if both == picks else f"{both:,} of these {picks:,}"
@@ -170,7 +181,10 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
     ]
     if not totals["problems"] and not picks:
         made.append(
-            html.p("No time and no choice of the library differs: no problem has a time or a choice in both runs.")
+            html.p(
+                "The runs cannot be compared: no matrix product or convolution has times in both runs, or a known "
+                "choice of the library in both runs."
+            )
             if not totals["picked"]
             else html.p(f"All {pluralize(int(totals['picked']), 'pick')} that both runs name are the same.")
         )
@@ -338,7 +352,7 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     once = (
         ""
         if calls or not total["problems"]
-        else " (each counted once, because the store has no calls of these problems)"
+        else " (each counted as one call, because no file of the run counts the calls)"
     )
     untimed, of = total["untimed_calls"], f" of {one}" if (one := of_one(total["unit"])) else ""
     what = "Selected" if chosen.filters else "GEMMs and convolutions"
@@ -547,9 +561,9 @@ _MEANS: Mapping[str, str] = {
     "measured in the job": "timed in the running job, with and without the change",
     "measured alone": "kernels timed outside the job",
     "estimated": "computed from other times",
-    UPPER_BOUND: "nothing tells how much can be saved; it is at most this",
-    "confirmed": "repeated by logparse replay, in turns with the library's choice",
-    "not confirmed": "not yet repeated by logparse replay",
+    UPPER_BOUND: "how much can be saved is unknown; the saving is at most this number",
+    "confirmed": "logparse replay timed the change again, alternating with the library's choice",
+    "not confirmed": "logparse replay has not timed the change again yet",
     "may gain nothing": "the interval of the saving includes zero",
     "if not in use yet": f"only if {find_db_choice.ASSUMES}",
 }
@@ -567,10 +581,11 @@ WORDS: Mapping[str, str] = {
     "W 64×256×56×56 k128 3×3 s2 g32": "a convolution: its direction, batch × channels × height × width, output "
     "channels (k), size of the filter, stride (s) and groups (g)",
     "F, B, W": "the passes of a layer: forward, backward data (dgrad) and backward weights (wgrad)",
-    "W ÷ max(F, B)": "the time of W over the slower of F and B, which do the same work; about 1 is usual",
+    "W ÷ max(F, B)": "the time of backward weights (W) divided by the time of the layer's slower "
+    "other pass. The passes do the same work, so about 1 is usual",
     "solution": "a kernel, or an algorithm of several kernels, that a library can run for a problem",
     "pick": "the solution that the library chose by itself",
-    "regret": "how much longer the pick takes than the fastest known solution",
+    "regret": "how much longer the library's choice takes than the fastest known solution",
     "override row": "a line of a file that tells a library which solution to use for a problem",
     "find-db": "MIOpen's file of timed solutions: the system's is installed with MIOpen, the user's (ufdb) is written "
     "by a search on the machine and is read first",
@@ -669,7 +684,7 @@ def detail(
     * ``launched``: elements about its kernels.
     """
     estimated, unsettled = row["saving_from"] == "estimated", row["saving_from"] == "conditional"
-    now = "Now, by the system find-db" if unsettled else "Now"
+    now = "Time now, according to the system find-db" if unsettled else "Now"
     saves = f"{'0 or ' * unsettled}{duration(row['saving_us'])}"
     numbers = [
         (now if row["own"] or unsettled else f"Time in {make_printable(str(row['file']))}", duration(row["time_us"])),
@@ -717,8 +732,8 @@ def detail(
 
 
 TWO_RATIOS = (
-    "W ÷ max(F, B) compares W with the other passes of its layer, these problems with W of other layers. W can be "
-    "faster for sure only if it is slow in both."
+    "Backward weights (W) are compared in two ways: W ÷ max(F, B) compares W with the other passes of its layer, and "
+    "the times of similar problems compare it with W of other layers. W can surely be faster only if both show it slow."
 )
 """Text for a backward-weight pass (W) that is compared in two ways."""
 

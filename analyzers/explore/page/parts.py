@@ -199,7 +199,11 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         with page.cursor() as con:
             row = queries.find_point(con, chosen.problem)
             if row is None:
-                return {"card": html.p("The store does not hold this problem (any more).", class_="faint")}
+                return {
+                    "card": html.p(
+                        "The store has no data about this matrix product or convolution (any more).", class_="faint"
+                    )
+                }
             kernels = queries.kernels(con, LAUNCHED, str(row["problem"]))
             caller = queries.called_from(con, page.run, str(row["problem"]))
             near = queries.find_similar_times(con, row)

@@ -184,7 +184,11 @@ def _write_override_line(override: Override, objects: Sequence[Problem]) -> Past
         made = make(writer, rows, facts)
         if made.files:
             where = ", ".join(f"{facts[x]}{unit}" for x, unit in (("arch", ""), ("cu_count", " CUs")) if x in facts)
-            also = "; the second row is for calls through the C++ object of hipBLASLt" if len(made.held) > 1 else ""
+            also = (
+                "; the second row is for calls through hipBLASLt's C++ class Gemm, which have a key of their own"
+                if len(made.held) > 1
+                else ""
+            )
             text = made.files[0].data.decode("utf-8", "replace").strip()
             return Paste(text, f"for {where or 'an unknown device'}{also}", made.files[0].name)
         for reason in made.refused:

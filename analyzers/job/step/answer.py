@@ -65,9 +65,9 @@ _AS_TRACED = (
     "the step's time without the profiler is unknown, so the host is assumed to need the time that it took under the "
     "profiler"
 )
-_NOT_KEPT = "an older version of logparse wrote the store and did not keep the events of the step"
-READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
-_STORE_ANEW = "to keep the events, remove the trace with `logparse forget` and ingest it again"
+_NOT_KEPT = "an older version of logparse ingested this trace and did not store the events of the step"
+READ_AGAIN = f"{_NOT_KEPT}, so the trace was read again:"
+_STORE_ANEW = "to store the events, run `logparse forget` for the trace, then ingest the trace again"
 WORTH = 0.04
 """Smallest gain that is printed, as a fraction of the step's time."""
 ROUGH = 1.5

@@ -127,10 +127,10 @@ def build(traces: Sequence[RankTrace]) -> Graph:
             transfer = nodes.at[done] - nodes.at[meets]
             nodes.a[done], nodes.us[done], nodes.lag_a[done] = meets, max(transfer, 0.0), min(transfer, 0.0)
     notes = {
-        "{:.0f} waits for events are simulated in the order that was observed, because the traces do not state the "
-        "order": guessed,
-        "{:.0f} us of collectives are simulated with their traced times, because no trace of all their ranks "
-        "exists": unmatched,
+        "for {:.0f} waits for CUDA or HIP events, the traces do not state which kernel was awaited; the simulation "
+        "assumes the last kernel that ended before the wait was over": guessed,
+        "in the simulation, {:.0f} us of collectives keep their traced times, because the traces of some ranks are "
+        "missing": unmatched,
     }
     return make_graph(nodes, bounds, list(identities), {text: x for text, x in notes.items() if x})
 

@@ -358,7 +358,7 @@ FORMAT = LineFormat(
     start=rf"{_PREFIX}(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:{_SHAPE})?|{_SHAPE})".encode(),
     read=read,
     process=process,
-    seen="aiter 0.1.19; lines that the look-ups of aiter 0.1.7 wrote; aiter 0.1.5 to 0.1.13 by source",
+    seen="aiter 0.1.19; aiter 0.1.7 (only lines about look-ups); aiter 0.1.5 to 0.1.13 by source",
     example="[aiter] shape is M:8192, N:1024, …",
     gives="calls without a count, messages",
 )

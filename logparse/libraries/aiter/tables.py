@@ -346,7 +346,7 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
     if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
         return {"a single matrix product (batch of one) with transA = T, transB = N, β = 0 and no epilogue": None}
     if p.compute_type not in (None, "f32_r", "i32_r"):
-        return {"a sum in f32_r or i32_r (the compute type)": None}
+        return {"the compute type f32_r or i32_r (the type in which products are summed)": None}
     arch = target.get("arch")
     dtype = _NAMES.get(on_arch(p.a_type, arch) or "") if on_arch(p.a_type, arch) == on_arch(p.b_type, arch) else None
     scales = {p.scale_a, p.scale_b}
@@ -446,7 +446,7 @@ FORMAT = TableFormat(
     rename=_renamed,
     fit="any",
     origins=(Origin(ORIGIN, evidence=True, winners=True),),
-    seen="tables of nine generations of aiter; tables that the tuners of aiter 0.1.7 wrote",
+    seen="bf16 tables with the headers of nine generations of aiter; tables written by the tuners of aiter 0.1.7",
     example="gfx,cu_num,M,N,K,bias,dtype,…",
     gives="measurements; calls of untuned tables",
 )

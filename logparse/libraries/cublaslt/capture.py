@@ -24,7 +24,7 @@ def _settings(asked: Asked) -> Iterator[Setting]:
     yield Setting(
         "CUBLASLT_LOG_LEVEL",
         None,
-        ("a log level could change which lines cuBLASLt writes, but only CUBLASLT_LOG_MASK shall choose the lines"),
+        "CUBLASLT_LOG_MASK alone must choose the lines that cuBLASLt writes, and a log level could change this choice",
     )
     yield Setting("CUBLASLT_LOG_MASK", str(bits), f"{names_of(bits)} (cuBLASLt has no bench and profile)")
     name = f"{asked.folder}/cublaslt_%i.log"

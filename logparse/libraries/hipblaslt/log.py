@@ -186,7 +186,7 @@ FORMAT = LineFormat(
     prefixed=True,
     seen="ROCm 5.5 to 7.2; cuBLASLt 13.1",
     example="[…][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=…",
-    gives="calls from Trace lines, messages from all other lines",
+    gives="calls (in Trace lines), messages (in all other lines)",
     how="set `HIPBLASLT_LOG_MASK=31` for hipBLASLt, `CUBLASLT_LOG_MASK=31` for cuBLASLt",
     since="ROCm 5.5",
 )

@@ -130,7 +130,7 @@ class HipblasLt(LtBackend):
 
 BACKEND = BackendType(
     "hipblaslt",
-    "hipBLASLt: the kernels that its heuristic lists, on request nearly all kernels (through AMD's Python bindings)",
+    "hipBLASLt: the kernels that its heuristic lists, or with --exhaustive nearly all (through AMD's Python bindings)",
     HipblasLt,
     imports=("torch",),
     needs={"torch": "torch", "rocm.bindings": "rocm-bindings-libraries"},

@@ -359,8 +359,8 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
         None,
         _products,
         (
-            "no solution can run the calls of both rows, so let hipBLASLt use the row whose calls take more time "
-            "in total: put this row first (for ROCm 6.4, put it last)"
+            "hipBLASLt uses only one of these two rows, and no solution can run the calls of both. Find out which "
+            "row's calls take more time in total, and put this row before the other (for ROCm 6.4: after the other)"
         ),
     ),
     Rule(
@@ -368,7 +368,10 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
         "warning",
         None,
         _shared,
-        "time both solutions with both calls, and keep the solution that takes less time in total",
+        (
+            "time the solutions of both rows with the calls of both rows, and keep only the row whose solution takes "
+            "less time in total"
+        ),
     ),
 )
 

@@ -67,7 +67,9 @@ def supported_gemm(
         raise UnsupportedError(f"the library cannot run epilogue {problem.epilogue}")
     used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
     if any(x not in scales for x in used) or (problem.scale_alpha_vector and not alpha_vector):
-        raise UnsupportedError("the library cannot multiply operands with such scales")
+        raise UnsupportedError(
+            "the library does not support the scales of this product (scales of A, B, C or D, or a vector as alpha)"
+        )
     if problem.swizzle_a or problem.swizzle_b:
         raise UnsupportedError(
             "the product's operands have a swizzled memory layout (reordered blocks), which cannot be measured"

@@ -15,10 +15,13 @@ Platform: TypeAlias = Literal["rocm", "cuda"]
 CATEGORIES: Mapping[str, tuple[int, str]] = {
     "error": (1, "log of errors about arguments, handles and solutions"),
     "trace": (2, "log of one line per matrix product that the job calls"),
-    "hints": (4, "log of the library's advice (cuBLASLt writes such lines, hipBLASLt does not)"),
+    "hints": (4, "log of the library's advice on faster calls (cuBLASLt writes such lines, hipBLASLt does not)"),
     "info": (8, "log of the reasons why the library chose a solution, and of the files that it read"),
     "api": (16, "log of every call of the library's API, which is very many lines"),
-    "bench": (32, "log of one hipblaslt-bench command for each launch of a GEMM, written at once (ROCm 6.1 and later)"),
+    "bench": (
+        32,
+        "log of one hipblaslt-bench command per launch of a GEMM, written at the launch (ROCm 6.1 and later)",
+    ),
     "profile": (
         64,
         "log of each distinct GEMM with its number of calls, written when a process ends (ROCm 6.4 and later)",
@@ -26,8 +29,8 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
     "extended_profile": (
         128,
         (
-            "log of each distinct GEMM with its number of calls, as with profile, and also with the name of its "
-            "solution (ROCm 6.4 and later)"
+            "log of each distinct GEMM with its number of calls and the name of its solution, written when a process "
+            "ends (ROCm 6.4 and later)"
         ),
     ),
 }

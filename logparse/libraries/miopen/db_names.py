@@ -129,7 +129,9 @@ def odd_name(name: str, match: re.Match[str]) -> str:
     if not name.endswith(".txt"):
         return "the end .txt of the file's name is missing"
     if match["tweak"] is None:
-        return "in the file's name an underscore must follow the version, even if no build follows"
+        return (
+            "the file's name lacks an underscore after MIOpen's version (it is needed even if no build number follows)"
+        )
     if unit != "_" and unit != units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
         return (
             "after the arch, the file's name must state the number of CUs: up to 64 CUs as an underscore and a "

@@ -76,7 +76,9 @@ class _Block:
         """Return the convolutions in the given lines of MIOpen's database: their texts, and a column for each field."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
-        assert native is not None, "lines are marked as usual only if the C module is loaded"
+        assert native is not None, (
+            "the C module of logparse is not loaded, but reading the convolutions of a find-db's lines needs it"
+        )
         ends, texts = native.texts(numbers, places.astype(np.int32), self.tails.pieces)
         sizes = dict(zip(SIZES, numbers, strict=True))
         columns = {

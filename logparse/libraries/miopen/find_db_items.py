@@ -85,8 +85,8 @@ def _ill_formed(item: Item, target: Facts) -> str | None:
     if not _old_form(item) or item.text.count(",") >= 3:
         return None
     return (
-        "the item begins with the algorithm and has no comma after its workspace, so MIOpen drops the item as "
-        "ill-formed"
+        "the item has MIOpen's older form (the algorithm comes first), but no comma follows its workspace size, so "
+        "MIOpen ignores the item"
     )
 
 
@@ -188,10 +188,13 @@ def _default_parameters(item: Item, target: Facts) -> str | None:
     )
 
 
+_COPY_WORKSPACE = (
+    "correct the item's workspace: copy this solver's workspace size from a find-db line that MIOpen wrote"
+)
 RULES = (
     *miopen_records.rules(
         "values",
-        "keep only one of the records (`logparse merge` keeps the fastest item of each solver)",
+        "keep only one line with this key (`logparse merge` makes one line with the fastest time of each solver)",
         REFIND,
         (
             Rule("item", "error", "read", _ill_formed, REFIND),
@@ -204,7 +207,7 @@ RULES = (
                 "error",
                 "honoured",
                 _beyond_memory,
-                "write the workspace size of this solver from a record that MIOpen itself wrote",
+                _COPY_WORKSPACE,
             ),
             Rule("algorithm", "error", "honoured", _algorithm, REFIND),
             Rule("algorithm", "error", "honoured", _other_family, REFIND),
@@ -219,7 +222,7 @@ RULES = (
         "error",
         None,
         _workspace,
-        ("write the workspace size of this solver from a record that MIOpen itself wrote"),
+        _COPY_WORKSPACE,
     ),
     Rule(
         "default-parameters",

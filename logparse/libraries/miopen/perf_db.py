@@ -191,7 +191,7 @@ WRITER = Writer(
     write=write,
     file="`gfx942130.HIP.<version>.udb.txt`",
     read_when=(
-        "MIOpen reads the user find-db (under the same conditions), because some solvers in the find-db need the "
-        "parameters in this file"
+        "the conditions of `miopen-find-db` hold, because MIOpen reads this perf-db together with the user find-db. "
+        "Some solvers in the find-db need the parameters in the perf-db"
     ),
 )

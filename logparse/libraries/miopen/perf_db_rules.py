@@ -34,7 +34,9 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
         return
     match = FILE_NAME.fullmatch(name)
     remedy = advise_file_name(
-        target, "udb", "give the file the name of the .ufdb.txt file beside it, with .udb.txt at the end"
+        target,
+        "udb",
+        "rename the file: use the name of the .ufdb.txt file in its folder, but write .udb.txt for .ufdb.txt",
     )
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):

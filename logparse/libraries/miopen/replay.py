@@ -91,7 +91,7 @@ def _solution(conv: ConvProblem, name: str, offer: Offer) -> Solution:
 
 BACKEND = BackendType(
     "miopen",
-    "MIOpen: the solvers that its immediate mode offers, on request all solvers that apply (library libMIOpen)",
+    "MIOpen: the solvers that its immediate mode offers, or with --exhaustive all that apply (library libMIOpen)",
     Miopen,
     imports=("torch",),
     needs={"torch": "torch"},

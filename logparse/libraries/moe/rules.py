@@ -119,7 +119,7 @@ def _negative(entry: Tile, context: _Context) -> str | None:
 
 def _no_tile(entry: Tile, context: _Context) -> str | None:
     if entry.words is None:
-        return "the entry is not a JSON object with sizes"
+        return "the entry is not a JSON object with the kernel's block sizes (such as BLOCK_SIZE_M)"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
     if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
         # The kernel chooses the other sizes for these types.
@@ -185,7 +185,13 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
         ("remove this argument from the entry, unless you know that the kernel of your server has such an argument"),
     ),
     Rule("backend", "error", "honoured", _of_amd, _TUNE),
-    Rule("scale", "error", None, _one_scale, "set BLOCK_SIZE_K to at most the size of one block"),
+    Rule(
+        "scale",
+        "error",
+        None,
+        _one_scale,
+        "set BLOCK_SIZE_K to at most the number of values along K that share one scale",
+    ),
 )
 
 
@@ -250,7 +256,7 @@ def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
                 "error",
                 "name",
                 message,
-                "give the table the name in the server's log line about the missing table",
+                "rename the table to the name that the server's log states. It logs this name if it finds no table",
             )
         )
     for line, key in members:

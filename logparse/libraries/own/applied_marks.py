@@ -76,7 +76,9 @@ def facts(data: bytes) -> list[Fact]:
             actions.setdefault(name, {}).update({"setting": True, **_at_end(mark, name)})
         for model in _list(mark, "models"):
             if not isinstance(model, Mapping) or not isinstance(model.get("action"), str):
-                raise ValueError("in the report, the name of the action that changed a model is missing")
+                raise ValueError(
+                    'an entry of the list "models" lacks "action", the name of the change that was made to the model'
+                )
             of = {name: value for name, value in model.items() if name != "action"}
             actions.setdefault(model["action"], {}).setdefault("models", []).append(of)
         for name in _texts(mark, "variables"):
@@ -96,10 +98,12 @@ def _at_end(mark: Mapping[str, Any], name: str) -> dict[str, str]:
         return {}
     found = mark["at_end"]
     if not isinstance(found, Mapping):
-        raise ValueError("at_end is not an object")
+        raise ValueError('the member "at_end" is not a JSON object')
     lost = found.get("lost", {})
     if not isinstance(lost, Mapping) or not all(isinstance(x, str) for x in lost.values()):
-        raise ValueError("lost does not map the names of settings to texts")
+        raise ValueError(
+            'the member "lost" of "at_end" must be a JSON object that has a text for the name of each setting'
+        )
     if name in lost:
         return {"at_end": LOST, "undone": lost[name]}
     return {"at_end": IN_FORCE if name in _texts(found, "in_force") else UNKNOWN}

@@ -96,7 +96,9 @@ def record(data: bytes) -> Record:
     found = parsed(data)
     actions = found.get("actions") if isinstance(found, dict) else None
     if not isinstance(actions, list) or not is_whole(found.get("units")):
-        raise ValueError("the file has no list of actions, or no number of steps")
+        raise ValueError(
+            'the file lacks "actions" (the list of the changes that were tried) or "units" (the number of steps)'
+        )
     return Record(
         sort=make_printable(str(found.get("unit", ""))),
         units=found["units"],
@@ -118,11 +120,11 @@ def seen_of(found: Any) -> Seen:
     same = found.get("same")
     if same is not None and not (isinstance(same, Mapping) and _is_number(same.get("allowed"))):
         raise ValueError(
-            "an action in the file states that its results were compared (same), but not the allowed deviation as "
-            "a number (allowed)"
+            'for a change that was tried, the file has a comparison of results ("same"), but in it the allowed '
+            'deviation ("allowed") is not a number'
         )
     if not _is_number(found.get("seconds")):
-        raise ValueError("an action in the file has no number of seconds")
+        raise ValueError('for a change that was tried, the file does not state the duration of the trial ("seconds")')
     return Seen(
         name=make_printable(found["name"]),
         ended=make_printable(str(found.get("ended", ""))),
@@ -141,8 +143,8 @@ def seen_of(found: Any) -> Seen:
 def _pairs(found: Any) -> tuple[tuple[float, float, float], ...]:
     if not isinstance(found, list) or not all(map(_is_pair, found)):
         raise ValueError(
-            "an entry of pairs in the file is not a list of three numbers: the logarithm of the ratio of both "
-            "times, the time without the action, the time with it"
+            'in the list "pairs" or "control" of the file, an entry is not a list of three numbers. They must be the '
+            "time without the change and the time with the change, and before them the logarithm of their ratio"
         )
     return tuple((float(log), float(before), float(after)) for log, before, after in found)
 

@@ -66,8 +66,8 @@ def facts(data: bytes) -> list[Fact]:
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
         raise ValueError(
-            "the file lists no kinds of steps (kinds), or a kind has an impossible number of steps (count), of "
-            "traced steps (traced) or an impossible time (us, host_us)"
+            'the file lacks "kinds" (the job\'s kinds of steps), or a kind has an impossible number of steps ("count" '
+            'or "traced") or an impossible time (in "us" or "host_us")'
         )
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]

@@ -220,8 +220,8 @@ FORMAT = LineFormat(
     start=rf"(?<![\w\"'`(<])(?:{_START})".encode(),
     read=read,
     asked_late=(
-        "a line with such an error text may belong to another format. That format reads more from the line, so it "
-        "is tried first"
+        "a line with the text of a library's error may also fit another format. The other format reads more facts "
+        "from the line, so logparse tries it first"
     ),
     seen="by source; public lines by hand",
     example="rocBLAS warning: hipBlasLT failed, falling back to …",

@@ -50,7 +50,7 @@ class Torch(DeviceBackend):
                 return attention_ways(self._device, attention)
             overload_of(self._device, problem)  # raises UnsupportedError if PyTorch has no overload for the inputs
             return [Way(name_way(), _operator, self._device.torch.no_grad)]
-        raise UnsupportedError("a problem without exact sizes (a family of problems) cannot be measured")
+        raise UnsupportedError("the exact sizes of this call are unknown, so the call cannot be measured")
 
 
 def _operator(o: OperatorOperands) -> Call:
@@ -68,7 +68,7 @@ def _operator(o: OperatorOperands) -> Call:
 
 BACKEND = BackendType(
     "torch",
-    "PyTorch: its default, compared with settings and formulations that a user can choose",
+    "PyTorch: its default way to compute a call, compared with other ways that a user can choose by settings or code",
     Torch,
     imports=("torch",),
     default=True,

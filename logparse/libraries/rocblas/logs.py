@@ -376,7 +376,7 @@ TUNE = BlockFormat(
     markers=(_HEADER.encode(),),
     begin=make_rank_readers((_HEADER.encode(),), _Table),
     origins=(Origin("rocblas-tune", evidence=False),),
-    order="rows follow their heading, possibly with other lines between them",
+    order="the rows of a table come after its heading, and other lines may lie between the rows",
     seen="what its documentation prints",
     example="N,N,320,588,1,4096,1,0,…,f32_r,3788",
     gives="override rows",

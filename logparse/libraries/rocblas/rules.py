@@ -214,8 +214,8 @@ def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
         None
         if strides in ({0}, {1})
         else (
-            "the row is for a batch of one product, but its three strides are neither all 0 nor all 1. A call of one "
-            "product has such strides, so rocBLAS uses this row for no call"
+            "the row is for a batch of one product, so its three strides must be all 0 or all 1, as in rocBLAS's "
+            "calls of one product. They have other values, so rocBLAS never uses the row"
         )
     )
 
@@ -225,6 +225,9 @@ def _conflict(entry: OverrideRow, context: _Context) -> str | None:
     return f"line {others[0].line} has the same key with another solution" if others else None
 
 
+_WRITE_INDEX = (
+    "write Tensile's index into the row: rocBLAS's own index without the minus sign, less 10 (-100 becomes 90)"
+)
 _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
     Rule("15-or-18-values", "error", "read", _count, _REWRITE),
     Rule("number", "error", "read", _bad_number, _REWRITE),
@@ -233,14 +236,14 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
         "error",
         "read",
         _bad_index,
-        "write Tensile's index into the row. It is -i - 10 if rocBLAS's own index is i (90 for -100)",
+        _WRITE_INDEX,
     ),
     Rule(
         "index",
         "warning",
         None,
         _own_index,
-        "write Tensile's index into the row. It is -i - 10 if rocBLAS's own index is i (90 for -100)",
+        _WRITE_INDEX,
     ),
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
@@ -339,7 +342,10 @@ _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
     ),
     rocblas.BATCH_OF_ONE: (
         ("-", "-", "-"),
-        "for a batched call, rocBLAS finds no row that logparse writes, even if the batch has one product",
+        (
+            "the job calls a function of rocBLAS for batches, though with only one product. For such calls, logparse "
+            "can write no row that rocBLAS finds"
+        ),
     ),
 }
 """The strides that an override row must have for calls of some rocBLAS functions, each with the reason.

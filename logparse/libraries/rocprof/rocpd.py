@@ -225,7 +225,7 @@ FORMAT = FileFormat(
     recognise,
     read,
     job_log=True,
-    order="the file is a database, whose rows state times, so their order means nothing",
+    order="the file is a database. Each of its rows states its own time, so the order of the rows means nothing",
     seen="by source, schema 3.0 and 4.0; an MI300X's of schema 3 by hand",
     example="rocpd_kernel_dispatch_<uuid>(start, end, …)",
     gives="kernels per range",

@@ -22,7 +22,9 @@ def _settings(asked: Asked) -> Iterator[Setting]:
             "does not record its untuned products. Set PYTORCH_TUNABLEOP_TUNING=0, or capture with --no-tunableop"
         )
     yield Setting(_ENABLED, "1", "PyTorch runs GEMMs through TunableOp")
-    yield Setting(_TUNING, "0", "TunableOp tunes nothing in this job, and writes no results while it records")
+    yield Setting(
+        _TUNING, "0", "TunableOp tunes no GEMM in this job, and writes no results file while it records untuned GEMMs"
+    )
     yield Setting(
         "PYTORCH_TUNABLEOP_RECORD_UNTUNED",
         "1",
@@ -36,8 +38,8 @@ def _settings(asked: Asked) -> Iterator[Setting]:
     )
     if not on:
         why = (
-            "without this name, TunableOp would read a results file in the working folder, and the job would run "
-            "other kernels"
+            "without this setting, TunableOp would read any results file in the job's working folder, and the job "
+            "would run other kernels than usual"
         )
         yield Setting(_FILE, f"{asked.folder}/tunableop_results.csv", why)
 

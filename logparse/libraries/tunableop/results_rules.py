@@ -114,8 +114,8 @@ def _old_name(row: ResultsRow, context: Context) -> str | None:
         return None
     if context.torch >= _PLAIN_HIPBLASLT and letters:
         return (
-            "the name of the row's solution contains the letters of its layout (such as NT), but only PyTorch up "
-            "to 2.6 writes and finds such names"
+            "the name of the row's solution contains the letters of its layout (such as NT). Only PyTorch up to 2.6 "
+            "uses such names, so the target's PyTorch does not find the solution"
         )
     if context.torch < _PLAIN_HIPBLASLT and not letters:
         return (

@@ -142,9 +142,8 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem:
         raise SignatureError(
             1,
             (
-                "the row's key has a wildcard, and PyTorch uses such rows only if its fallback is on (from 2.15 on, "
-                "off "
-                "by default)"
+                "the row's key contains a wildcard (*). PyTorch uses such a row only if its fallback to rows with "
+                "wildcards is on (PyTorch 2.15 and later, off by default)"
             ),
         )
     params = _PARAMS.match(param_sig)

@@ -178,5 +178,5 @@ WRITER = Writer(
     signature.key,
     write,
     file="`tunableop_untuned0.csv` and a script",
-    read_when="you run the script, which tunes the GEMMs that this file lists, without the job",
+    read_when="you run the script. It tunes the GEMMs that the CSV file lists, and does not need the job",
 )

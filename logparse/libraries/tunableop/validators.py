@@ -144,7 +144,8 @@ def lines(target: Mapping[str, str]) -> list[str]:
         raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are unknown; {remedy}")
     if any("\n" in value or "," in value for value in known.values()):
         raise EmissionError(
-            "TunableOp: a validator of the target contains a comma or a line end, which a results file cannot contain"
+            "TunableOp: a version or device name of the target contains a comma or a line end, so logparse cannot "
+            "write it into the Validator lines of a results file"
         )
     keys = sorted(known, key=lambda key: (ORDER.index(key) if key in ORDER else len(ORDER), key))
     return [f"Validator,{key},{known[key]}" for key in keys]

@@ -137,7 +137,10 @@ def _read_parquet(source: Source) -> Iterator[Outcome]:
         return
     columns = file.schema_arrow.names
     if not _is_ours(columns):
-        reason = "the Parquet file lacks columns of problems, or a column time_us or calls"
+        reason = (
+            "the Parquet file lacks columns that describe calls (problem; or m, n and k; or the sizes of a "
+            "convolution), or it has neither a column time_us nor calls"
+        )
         yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
         return
     table = _Table(Header("", columns, source.name))
@@ -252,7 +255,8 @@ FORMAT = FileFormat(
     read=read,
     origins=(Origin(ORIGIN, evidence=True),),
     asked_late=(
-        "a library's own table may have columns of the same names, so the formats of the libraries are tried first"
+        "a table that a library wrote may have columns with the same names, so logparse tries the libraries' own "
+        "formats first"
     ),
     seen="yours",
     example="T,N,4096,512,1024,1,bf16_r,hipblaslt,477479,55.9",

@@ -145,9 +145,8 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     assert found.cost("slower", "faster")[1] == pytest.approx(-1000.0), "that of problems of both runs"
     assert found.flips == (1, 1, 0.5)
     assert diff_lines(found)[-2:] == [
-        "only in r: 3 problems, 2 of them 2 ms per run; for the other problems, the time or the number of calls is "
-        "unknown",
-        "only in r: 1 problem, 1 ms per run; a problem that is absent from a run counts as no saving",
+        "only in r: 3 problems, 2 of them 2 ms per run; the time or the number of calls of the others is unknown",
+        "only in r: 1 problem, 1 ms per run; work that is absent from a run is not counted as a saving",
     ]
 
 
@@ -227,8 +226,8 @@ def test_diff_has_an_exit_code_of_its_own_if_nothing_was_compared() -> None:
     found = diff(*picks)
     assert (found.ok, found.compared, exit_code(found), UNCHECKED) == (False, 0, 4, 4)
     nothing = (
-        "no time was compared: no matrix product or convolution has times of the same kind in both runs. So diff "
-        "cannot tell whether anything became slower (exit code 4)"
+        "no time was compared: no matrix product or convolution was timed in the same way (for example by traces) in "
+        "both runs. So diff cannot tell whether anything became slower (exit code 4)"
     )
     assert diff_lines(found)[1] == nothing
 

@@ -118,7 +118,8 @@ def test_a_kernel_that_ran_without_the_file_proves_nothing() -> None:
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
     assert {x.effect for x in found.outcomes} == {"as before"}
     assert found.failures == (
-        "no row can be shown to have taken effect, because the kernels that the rows name also ran before",
+        "it cannot be shown that an override row took effect, because the kernels that the rows name also ran in the "
+        "first run",
     )
     found = verify(run("a", "7", "1", times), run("b", "7", "7", times), [file()])
     assert {(x.problem, x.effect) for x in found.outcomes} == {(ONE.text, "as before"), (TWO.text, "applied")}
@@ -147,10 +148,10 @@ def test_kernels_stand_in_for_picks() -> None:
 def test_nothing_can_be_shown() -> None:
     t = tables("a", workload=[work(ONE.text, 3, run="a")], facts=facts("log", **HERE))
     found = verify(t, t, [file()])
-    assert found.failures[0].startswith("no row can be shown to have taken effect")
+    assert found.failures[0].startswith("it cannot be shown that an override row took effect")
     nothing = tables("a", workload=[work(gemm(5).text, 3, run="a")], facts=facts("log", **HERE))
     assert verify(nothing, nothing, [file()]).failures == (
-        "no row took effect: no call of the second run matches a row",
+        "no row of the override files took effect: no call of the second run matches a row",
     )
 
 

@@ -96,7 +96,7 @@ def test_the_sizes_between_get_the_solution_of_an_end(store: Store, tmp_path: Pa
         (
             {PICK: 40.0, BEST: 40.8},
             {PICK: 50.0, BEST: 40.0},
-            "the library's own choice is faster than this kernel at the size in the middle of this range",
+            "at N = 768, halfway, the library's own choice is faster than this kernel",
         ),
         ({PICK: 50.0, OTHER: 40.0}, {PICK: 50.0, BEST: 40.0}, "no replay timed the kernel at N = 768"),
     ],

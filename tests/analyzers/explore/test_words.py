@@ -59,7 +59,7 @@ def test_a_card_says_why_less_arrives_than_its_kernels_save() -> None:
 
 def test_the_page_leads_from_its_words_to_their_meanings() -> None:
     shown = drawn(replace(CARD, evidence=UPPER_BOUND))
-    assert f"{UPPER_BOUND}: nothing tells how much can be saved" in shown
+    assert f"{UPPER_BOUND}: how much can be saved is unknown" in shown
     for word in ("find-db", "regret", "override row", "F, B, W", "exposed communication"):
         assert word in shown
 

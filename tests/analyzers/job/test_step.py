@@ -851,8 +851,8 @@ def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables,
     assert isinstance(found, StepAnswer)
     assert replace(found, notes=()) == replace(kept, notes=())
     assert re.search(
-        r"older version of logparse.* read again: \S+trace_[01].json and 1 more: to keep the events, remove the "
-        r"trace with `logparse forget`",
+        r"older version of logparse.* read again: \S+trace_[01].json and 1 more: to store the events, run "
+        r"`logparse forget` for the trace",
         found.read_again,
     )
     first, second = tmp_path / "trace_0.json", tmp_path / "trace_1.json"
@@ -866,7 +866,7 @@ def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables,
     gone = step_of(replace(held, sources=pd.concat([held.sources, capture])), HALF)
     assert isinstance(gone, StepUnknown)
     assert "trace_1.json: an older version of logparse" in gone.reason
-    assert "the file has changed since: to keep the events, remove the trace" in gone.reason
+    assert "the file has changed since: to store the events, run `logparse forget`" in gone.reason
     assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
 
 

@@ -433,5 +433,5 @@ def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
     path.write_text(HEAD + ASM)
     assert portable([str(path)]).notes == (
         "1 row",
-        "no row names its kernel by an index that only one library build understands, so no row is left out",
+        "every row names its kernel in a way that other library builds understand, so all rows are kept",
     )

@@ -254,7 +254,8 @@ def test_one_row_of_every_format(written: tuple[OverrideFormat, Emission, Path],
     assert lines[0].startswith("1 row of ")
     assert re.match(r"  line \d+: ", lines[1])
     assert (
-        lines[2] == "confirmed: the check fails again with these rows, and passes with the file that lacks these rows"
+        lines[2]
+        == "confirmed: the check failed again with these rows, and passed with the whole file without these rows"
     )
     rest = cut(format, file, lambda x: x != place)[0]
     assert (tmp_path / "without" / path.name).read_bytes() == rest

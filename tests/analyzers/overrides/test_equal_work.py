@@ -66,7 +66,7 @@ def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> N
     [conflict] = made.conflicts
     assert (conflict.taken.offer.solution.removeprefix("hipblaslt:"), conflict.equal_work) == ("9", False)
     assert "hipblaslt:8 0.005 ms for beta nonzero" in " ".join(lines(made))
-    assert "cannot tell these calls apart" in lines(made)[1]
+    assert "uses one row for calls that share a key" in lines(made)[1]
 
 
 def test_labels_differ(tmp_path: Path, store: Store) -> None:

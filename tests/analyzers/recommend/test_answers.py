@@ -46,7 +46,10 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     one, two = verdict(whole), verdict(half)
     assert (one.unit, two.unit, one.whole) == ("run", "step", "the whole trace")
     assert "of the whole trace" in one.headline
-    assert one.hint == "no steps are marked, so times are of the whole trace: `--steps N` gives times of a step"
+    assert one.hint == (
+        "no trace marks the job's steps, so each time is a sum over the whole trace: `--steps N` (the number of steps) "
+        "gives times of a step"
+    )
     assert not two.hint
     assert two.whole_us == pytest.approx((one.whole_us or 0.0) / 2)
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
@@ -85,7 +88,7 @@ def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) ->
         "use channels_last: ≈ 18.8 → 18.2 ms a step (−3%), estimated; perhaps more, because communication is the "
         "limit: hide communication behind computation, up to 2.85 ms"
     )
-    assert granted(seen.todo[0]) == "assumes that all transposes go, and all other kernels take as long as now"
+    assert granted(seen.todo[0]) == "assumes that all transposes disappear, and all other kernels take as long as now"
     assert [x.name for x in seen.todo] == ["layout-transposes", "exposed-communication"]
     assert "logparse try channels_last -- JOB" in "\n".join(
         screen.screen(
@@ -105,7 +108,7 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     assert "but the host is the limit: only 0.962 of 6.01 ms arrives; assumes that 50% of the roofline is" in text
     assert "about each: --explain N" in lines[-1]
     # The table of the report has 2.74 ms and more, and the list above it 0.962 ms.
-    table = "The savings in this table are of the kernels. The list above states how much of them arrives."
+    table = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     assert table in report(found, [])
     assert "only 0.962 of 6.01 ms arrives" in report(found, [])
     assert table not in report(replace(found, step=None), [])
@@ -167,7 +170,7 @@ def test_a_host_twice_as_fast_is_simulated() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), one that takes no time at "
-        "most 180 µs (36%) (simulated as under the profiler, which slows the host)"
+        "most 180 µs (36%) (simulated with times taken under the profiler, which slows the host)"
     )
     # Without a gain of a host twice as fast, the words about the other host have no words before them to lean on.
     kernels = replace(now, ceilings=Ceilings(450, 320, 500, 450, half_host_us=500))

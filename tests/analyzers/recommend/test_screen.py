@@ -111,7 +111,7 @@ def test_the_first_line_says_that_no_file_could_be_written(tmp_path: Path) -> No
     lines = screen.screen(found, screen.Written(tmp_path / "overrides", made, notes=told))
     assert "; no override file could be written" in " ".join(" ".join(lines[:2]).split())
     why = next(x for x in told if screen.NOT_WRITTEN in x).rpartition(screen.NOT_WRITTEN)[2]
-    assert f"apply no row could be written: {why}" in " ".join(" ".join(lines).split())
+    assert f"apply nothing, because no override row could be written: {why}" in " ".join(" ".join(lines).split())
     fits = screen.screen(recommend(everything(), Settings()), screen.Written(tmp_path))
     assert "could be written" not in " ".join(fits)
 
@@ -282,7 +282,7 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     made = (tmp_path / "overrides/apply.py").read_text()
     assert ("CHOSEN = ('padded_output', )" in made) == shows
     assert "if 'padded_output' in names:" in made, "it can be applied by name"
-    assert ("applied only if it is named" in made) == (not shows)
+    assert ("only changes that you name are applied" in made) == (not shows)
     explained = screen.explain_change(found, "padded_output")
     assert explained == screen.explain_change(found, "1" if shows else "2")
     assert (

@@ -228,7 +228,7 @@ def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: 
     ("said", "why"),
     [
         ({"memory": 0.6}, "the job uses over 45% of the device's memory"),
-        ({"workers": 4}, "the job's worker processes continue"),
+        ({"workers": 4}, "the job's worker processes do not pause"),
         (None, "the job reached no step at which it could pause while the other run continues"),
     ],
 )

@@ -291,7 +291,7 @@ def held(how: Any) -> Any:
         (
             "padded_output",
             lambda: held(lambda net: [net.head.weight.view_as(net.head.weight).grad_fn.next_functions[0][0]]),
-            "the job holds the autograd nodes that accumulate the gradients of its parameters",
+            "the job itself uses the autograd nodes that accumulate its parameters' gradients",
         ),
     ],
 )

@@ -65,7 +65,7 @@ class DeviceBackend:
         if isinstance(problem, ConvProblem):
             return ConvOperands(self._device, problem, conditions)
         if not isinstance(problem, OperatorProblem):
-            raise UnsupportedError("a problem without exact sizes (a family of problems) cannot be measured")
+            raise UnsupportedError("the exact sizes of this call are unknown, so the call cannot be measured")
         attention = attention_of(self._device, problem)
         if attention is not None:
             return AttentionOperands(self._device, problem, conditions, attention)

@@ -49,10 +49,13 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     Switchable(
         "channels_last_benchmark",
         (
-            "the memory layout, as for `channels_last`, and also the settings `torch.backends.cudnn.benchmark` and "
-            "`benchmark_limit`"
+            "the layout of parameters, buffers, gradients and optimizer state (a hook also converts the inputs), and "
+            "the settings `torch.backends.cudnn.benchmark` and `benchmark_limit`"
         ),
-        "the memory layout is set back, as for `channels_last`, and both cuDNN settings get their old values back",
+        (
+            "each tensor gets its old strides back, keeps its current values, and stays the same tensor; `benchmark` "
+            "and `benchmark_limit` get their old values back"
+        ),
         ("channels_last", "cudnn_benchmark"),
     ),
     Switchable(
@@ -78,7 +81,10 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     ),
     Switchable(
         "fused_gelu_tanh",
-        "linear layers, as for `fused_epilogue`; also every GELU, which is computed by its tanh approximation",
+        (
+            "linear layers that come right before ReLU or GELU in a `torch.nn.Sequential`, and every GELU of the "
+            "model, which is then computed by its tanh approximation"
+        ),
         "the model gets its own modules back, in their old places",
         ("fused_gelu_tanh",),
     ),

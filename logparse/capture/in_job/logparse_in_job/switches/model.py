@@ -308,7 +308,10 @@ def _refuse_held_accumulators(parameters: Sequence[Any]) -> None:
     with torch.inference_mode(False), torch.enable_grad():
         nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in parameters if x.requires_grad]
     if any(x is not nodes for x in gc.get_referrers(*nodes)):
-        raise RefusedError("the job holds the autograd nodes that accumulate the gradients of its parameters")
+        raise RefusedError(
+            "the job itself uses the autograd nodes that accumulate its parameters' gradients, and this change would "
+            "replace the nodes"
+        )
 
 
 _IN_USE = "the job holds a view of its parameters, or an autograd graph whose backward pass has not yet run"
