@@ -51,7 +51,7 @@ GROUPED := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 pytest: $(VENV)/.tested $(AITER)
 	$(BIN)/python -m pytest $(GROUPED)
 
-# The tests that quote a printed text: make saying WORDS="perhaps more"
+# The tests that quote a printed text: make saying WORDS="may save more"
 saying: $(VENV)/.tested
 	@files=$$($(BIN)/python -m tests.saying '$(WORDS)') && echo "$$files" && $(BIN)/python -m pytest $$files
 

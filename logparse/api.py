@@ -411,7 +411,10 @@ class Run:
         """
         rows = self.points[self.points["label"] == label]
         if not len(rows):
-            raise InputError(f"{label}: no problem of run {self.label}; `points` lists them in the column label")
+            raise InputError(
+                f"{label}: run {self.label} has no matrix product or convolution of this name; the column label of "
+                "`points` lists the names"
+            )
         row = rows.iloc[0]
         return explore.solutions(self.store.measurements(), row["measured"], pick=row["pick"])
 

@@ -363,7 +363,10 @@ def replay(
         int | None, option("Workspace per call in bytes. [default: the size in the logs, else PyTorch's]", min=0)
     ] = None,
     resume: Annotated[
-        bool, option("Skip (or repeat) the measurements that this machine has made before.", "--resume/--again")
+        bool,
+        option(
+            "Skip the measurements that this machine has made before (default), or make them again.", "--resume/--again"
+        ),
     ] = True,
     exhaustive: Annotated[
         bool, option("Try every solution of the library, not only those that its heuristic lists.", "--exhaustive")
@@ -522,7 +525,10 @@ def compact(
     store: opt.Store = None,
     now: Annotated[
         bool,
-        option(("Remove the old files at once. Use this option only while no other program reads the store."), "--now"),
+        option(
+            ("Remove the small files at once after merging. Use this only while no other program reads the store."),
+            "--now",
+        ),
     ] = False,
 ) -> Answer:
     """Merge the small files of a store into a few large ones; the old files are removed an hour later."""
@@ -577,7 +583,7 @@ def lint(
 def coverage(
     files: opt.Files,
     against: Annotated[
-        str | None, option("Run whose calls are looked up, as in `lint`. [default: the store's latest run]")
+        str | None, option("Run whose calls are looked up in the override files. [default: the store's latest run]")
     ] = None,
     target: opt.Target = None,
     store: opt.Store = None,
@@ -673,7 +679,8 @@ def diff(
     overrides: Annotated[
         opt.Words,
         option(
-            "Override files for the old library build: list the rows that must be measured again with the new build."
+            "Override files for the old library build. logparse then lists the rows to measure again with the new "
+            "build."
         ),
     ] = None,
     store: opt.Store = None,
@@ -734,7 +741,8 @@ def export(
         choice(
             (
                 "What to write: bench (hipblaslt-bench commands), driver (MIOpenDriver commands), untuned (a TunableOp "
-                "file), bundle (calls and times, to be ingested on another machine) or candidates (the kernels that take "
+                "file), bundle (calls and times, to be ingested on another machine) or candidates (the kernels that "
+                "take "
                 "most of the GPU time, for tools that write kernels)."
             ),
             of=EXPORTS,
@@ -766,8 +774,8 @@ def export(
 
     if portable == bool(to) or (portable and not tables) or (tables and to not in (None, "candidates")):
         raise UsageError(
-            "give either --to NAME or --portable. With --portable, also name the tables of aiter to convert. With "
-            "--to, name files only if NAME is candidates"
+            "give either --to NAME or --portable, not both. --portable needs aiter's tables as arguments. "
+            "--to candidates may have override files as arguments, and any other --to NAME has none"
         )
     if tables and portable:
         from analyzers.evidence.runs import tables_to_check

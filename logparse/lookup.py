@@ -765,8 +765,8 @@ def problems_in(text: str) -> list[Problem]:
         found = {problem.text: problem for problem in _find_in_text(text)}
     if not found:
         raise InputError(
-            f"{text[:60]!r} names no problem; paste a bench, Trace or profile line, a MIOpenDriver command, a "
-            "find-db key or row, a TunableOp row, or a problem's name as the tables show it"
+            f"{text[:60]!r} is no matrix product or convolution. Paste a line of a log (bench, trace, profile), a "
+            "MIOpenDriver command, a key or row of a find-db, a row of TunableOp, or a name from a table of logparse"
         )
     return list(found.values())
 

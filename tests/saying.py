@@ -1,6 +1,6 @@
-"""Find the test files that quote a printed text: ``python -m tests.saying 'perhaps more'`` prints their paths.
+"""Find the test files that quote a printed text: ``python -m tests.saying 'may save more'`` prints their paths.
 
-``make saying WORDS='perhaps more'`` runs them. A test quotes a text if the text is in its code, or in a stored result
+``make saying WORDS='may save more'`` runs them. A test quotes a text if the text is in its code, or in a stored result
 (golden) with which it compares.
 """
 
@@ -35,7 +35,7 @@ def tests_of(stored: Path) -> Iterator[Path]:
 def quoting(words: str) -> list[Path]:
     """Return the sorted paths of all test files that quote these words. Raises ValueError if there are no words."""
     if not words.strip():
-        raise ValueError('name a few words of the text, for example: make saying WORDS="perhaps more"')
+        raise ValueError('name a few words of the text, for example: make saying WORDS="may save more"')
     found = {path for path in TESTS.rglob("test_*.py") if quotes(path, words)}
     for path in TESTS.rglob("*"):
         if path.is_file() and _STORED.intersection(path.relative_to(TESTS).parts) and quotes(path, words):

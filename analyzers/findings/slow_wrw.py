@@ -276,7 +276,10 @@ def _report_slow_gradient(
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
     solver = str(row["solution"]).split(":", 1)[-1]
-    message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
+    message = (
+        f"W takes {duration(best)} with {solver}, {best / sibling:.1f} times as long as {which} of the same layer "
+        f"({duration(sibling)})"
+    )
     naive = "the naive solver is the fastest known solver" * bool(row["naive"])
     # The possible saving is (time of W) − (time of the slower of F and B).
     count, gain = calls.get(text), Gain(best, sibling)

@@ -65,7 +65,8 @@ def remarks_of(store: Store, run: str) -> list[str]:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
         unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of GPU time in the traces"
         in_no_row = (
-            f"calls in {unexplained} are not counted: graphs launched these kernels, and no trace names their operators"
+            f"the calls of {unexplained} are not counted, because CUDA or HIP graphs launched their kernels, and no "
+            "trace names the operators in these graphs"
         )
         return [*remarks_in(con, run), *([in_no_row] if graphs_us else [])]
 

@@ -194,7 +194,10 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
     if fits is not True:
         what = "is from another" if fits is False else "does not name the"
         vouch = "" if fits is False else "; if you know that the file is from the target's build, add --same-build"
-        raise InputError(f"{path} {what} device or build of {library}, where an index names another kernel{vouch}")
+        raise InputError(
+            f"{path} {what} device or build of {library}, so an index in it may name another kernel on the "
+            f"target{vouch}"
+        )
 
 
 def _write_with(

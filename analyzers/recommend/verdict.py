@@ -826,8 +826,8 @@ def kernels_text(todo: Todo) -> str:
     if todo.slowed_by:
         (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
         most = "at most " if todo.at_most else ""
-        arrives = f"only {most}{gained} of {saved} {unit} arrives" if todo.gained_us > 0 else "none of it arrives"
-        but = f", but {todo.slowed_by} is the limit: {arrives}"
+        gains = f"only {most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
+        but = f", but {todo.slowed_by} is the limit, so the job gains {gains}"
     return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
 
 
@@ -867,9 +867,10 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     larger = max(less_sure, key=lambda x: x.gained_us, default=None)
     told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
-        why = "" if told or not _eases(larger, found) else f", because {limit} is the limit"
-        sure = "" if larger.at_most else f" ({larger.certainty})"
-        more = f"; perhaps more{why}: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{sure}"
+        why = "" if told or not _eases(larger, found) else f"{limit} is the limit"
+        sure = "" if larger.at_most else larger.certainty
+        because = f" ({'; '.join(filter(None, [sure, why]))})" if sure or why else ""
+        more = f"; larger but less sure: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{because}"
         told = told or bool(why)
     ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
     each = _name_saving_unit(first, found.word, whole_of(found))
@@ -877,7 +878,10 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     share = f" (−{1 - shown.ratio:.0%})" if whole and shown.saving_us > 0 else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
-    return f"{begins}{first.title}: {gain(first)} {each}{share}, {sure}{uncounted}{ends}{more}"
+    # A time of the calls alone looks like the time of the whole run.
+    apart = bool(first.findings) and first.unit != "call" and not (whole or first.at_most or first.assumes)
+    calls = "their calls " if apart and len(first.findings) > 1 else "its calls " if apart else ""
+    return f"{begins}{first.title}: {calls}{gain(first)} {each}{share}, {sure}{uncounted}{ends}{more}"
 
 
 def _eases(todo: Todo, found: Recommendation) -> bool:

@@ -103,7 +103,8 @@ class RayExecutor:
                     yield (
                         reference,
                         TaskError(
-                            f"its node died, and no other node of the cluster was free within {_NODE_SECONDS:g} s"
+                            "the cluster's node that read this file died, and no other node was free within "
+                            f"{_NODE_SECONDS:g} s"
                         ),
                     )
 

@@ -55,7 +55,10 @@ def stated_process(text: str | None) -> Process | None:
     if text == "none":
         return UNKNOWN
     if not is_process(text):
-        raise UsageError(f"--pid {text}: must be a process number, or none if no number in a file's name is a process")
+        raise UsageError(
+            f"--pid {text}: must be a process number, or the word none (then no number in a file's name is taken for "
+            "a process number)"
+        )
     return Process(int(text), "option")
 
 

@@ -73,8 +73,8 @@ def _facts_of(word: str) -> Iterable[Fact]:
         raise UsageError(f"--target {word}: {error.strerror or error}{fact}") from error
     if not facts:
         raise UsageError(
-            f"--target {word}: states no fact of a machine; give a TunableOp CSV, a hipBLASLt tuning file, a "
-            f"find-db file name, a facts.json, or KEY=VALUE with a KEY of {', '.join(FACTS)}"
+            f"--target {word}: the file does not say on which machine it was made. Give a TunableOp CSV, a hipBLASLt "
+            f"tuning file, the name of a find-db, a facts.json, or KEY=VALUE. KEY is one of {', '.join(FACTS)}"
         )
     return facts
 

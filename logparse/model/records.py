@@ -311,7 +311,9 @@ class Evidence:
     def __post_init__(self) -> None:
         if not self.details.keys().isdisjoint(self.__dataclass_fields__.keys()):
             doubled = self.details.keys() & self.__dataclass_fields__.keys()
-            raise ValueError(f"evidence has fields of these names: {', '.join(sorted(doubled))}")
+            raise ValueError(
+                f"other values of evidence must not have the names of its fields: {', '.join(sorted(doubled))}"
+            )
 
     @cached_property
     def shown(self) -> Mapping[str, object]:

@@ -58,7 +58,7 @@ def problem_from_text(text: str) -> Problem:
     if kind == "operator" and words:
         return OperatorProblem(words[0], tuple(map(_argument, words[1:])))
     if kind not in ("gemm", "grouped", "family"):  # older stores have families: problems with some sizes left open
-        raise ValueError(f"{text[:80]!r} is not the text of a problem")
+        raise ValueError(f"{text[:80]!r} is not the name of a matrix product, convolution or operator")
     values = {}
     for word in words:
         values |= _members(word) if word.startswith("members=") else _gemm_values(word)
@@ -95,7 +95,7 @@ def _argument(text: str) -> Argument:
 def _operand(text: str) -> Operand:
     found = _OPERAND.fullmatch(text)
     if not found:
-        raise ValueError(f"{text[:80]!r} is not the text of an operand")
+        raise ValueError(f"{text[:80]!r} is not an operand (its type, sizes and strides)")
     dtype, sizes, strides = found.groups()
     return Operand(dtype, *(tuple(map(int, x.split(","))) if x else () for x in (sizes, strides)))
 
@@ -151,5 +151,5 @@ def _cells(word: str, groups: Mapping[str, tuple[str, ...]]) -> dict[str, str | 
     name, eq, rest = word.partition("=")
     cells = rest.split(",")
     if not eq or name not in groups or len(cells) != len(groups[name]):
-        raise ValueError(f"{word[:80]!r} is not a word of a problem's text")
+        raise ValueError(f"{word[:80]!r} cannot be part of the name of a matrix product or convolution")
     return {key: None if cell in ("?", "-") else cell for key, cell in zip(groups[name], cells, strict=True)}

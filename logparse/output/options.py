@@ -113,7 +113,9 @@ Store = Annotated[Text, option("Store folder or URL. [default: logparse-store]",
 Run = Annotated[Text, option("Label of the run to read. [default: the latest run]", "--run")]
 Label = Annotated[Text, option("Label for the new run. [default: the current time]", "--run")]
 RunName = Annotated[str, argument(f"Run: {_RUN}")]
-Against = Annotated[Text, option(f"Run whose calls the rows are checked against: {_RUN}", "--against")]
+Against = Annotated[
+    Text, option(f"Run of the job. logparse checks for which of its calls the rows are used: {_RUN}", "--against")
+]
 Compare = Annotated[
     Text, option("Run to compare with: a run's label, STORE#RUN, or a store (its latest run).", "--compare")
 ]
@@ -142,7 +144,8 @@ Records = Annotated[
 Target = Annotated[
     Words,
     option(
-        "Machine that will read the files: a file that it wrote (TunableOp CSV, find-db, facts.json), or KEY=VALUE.",
+        "Machine for which files are written or checked. Give KEY=VALUE, or a file that was made on this machine "
+        "(TunableOp CSV, find-db, facts.json).",
         "--target",
     ),
 ]

@@ -114,5 +114,5 @@ def _ends(sizes: Sequence[int]) -> pa.Buffer:
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     if ends[-1] > np.iinfo(np.int32).max:
-        raise OverflowError("a column of more than 2 GiB")
+        raise OverflowError("a column of a file in the store would be larger than 2 GiB")
     return pa.py_buffer(ends.astype(np.int32))

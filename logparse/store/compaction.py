@@ -122,8 +122,8 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
         data = read_bytes(store.filesystem, path)
     except FileNotFoundError as error:
         raise StoreError(
-            f"{store.url}: another process is compacting or forgetting, so this compaction changed nothing; try "
-            "again later"
+            f"{store.url}: another `logparse compact` or `forget` works on the store, so this one changed "
+            "nothing; try again later"
         ) from error
     if recorded.parts.get(name, part := part_of(name, data)) != part:
         raise StoreError(f"{store.url}/{recorded.line(name, DIFFERS)}")

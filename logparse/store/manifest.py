@@ -238,9 +238,11 @@ def _read_forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] |
             return tuple(unseal_list(read_bytes(filesystem, path)))
     except ValueError as error:
         remedy = (
-            f"delete this file; if an inventory lists it, {RESTORED}; else `logparse forget` again what was forgotten"
+            f"delete this file; if an inventory lists it, {RESTORED}; if not, `logparse forget` the same data again"
         )
-        raise StoreError(f"{path}: {error}; lost: what was forgotten; {remedy} last") from error
+        raise StoreError(
+            f"{path}: {error}; lost: which data `logparse forget` removed, so they are back; remedy: {remedy}"
+        ) from error
     return None
 
 

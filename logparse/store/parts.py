@@ -61,8 +61,8 @@ class Place:
         gone = [part for part, info in zip(parts, infos, strict=True) if not info.is_file or info.size != part.size]
         if gone:
             raise StoreError(
-                f"{len(gone)} part(s) of {source} were removed before its commit, as if from a killed ingest (did "
-                "this ingest pause for over an hour?); ingest it again"
+                f"{len(gone)} part(s) of {source} were removed before they were committed. Another logparse command "
+                "removes parts that are over an hour old and not committed. Ingest the file again"
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:

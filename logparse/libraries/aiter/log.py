@@ -206,13 +206,15 @@ def _use(table: str) -> Shell:
     """
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
-        return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
+        return Shell("# to tune these products: run the tuner in <aiter>/csrc/ that takes such a file\n")
     output = "--tuned_file" if tuner.endswith("--input_file") else "-o"
     words = {"tuner": shell_comment(tuner), "output": shell_word(output), "table": shell_word(table)}
     return fill_template(_USE, words)
 
 
-_USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {path} @output@ {folder}/@table@\n")
+_USE = Shell(
+    "# to tune these products, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {path} @output@ {folder}/@table@\n"
+)
 
 
 class Untuned(NamedTuple):
@@ -346,7 +348,8 @@ def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
 
 
 _USE_MOE = Shell(
-    "# its tuner, in a clone of aiter; AITER_CONFIG_FMOE names the tuned table:\n#   python3 "
+    "# to tune these products, in a clone of aiter (then set AITER_CONFIG_FMOE to the file that this writes):\n"
+    "#   python3 "
     "<aiter>/csrc/ck_gemm_moe_2stages_codegen/gemm_moe_tune.py -i {path} -o {folder}/tuned_fmoe.csv\n"
 )
 
@@ -358,7 +361,7 @@ FORMAT = LineFormat(
     start=rf"{_PREFIX}(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:{_SHAPE})?|{_SHAPE})".encode(),
     read=read,
     process=process,
-    seen="aiter 0.1.19; aiter 0.1.7 (only lines about look-ups); aiter 0.1.5 to 0.1.13 by source",
+    seen="aiter 0.1.19; aiter 0.1.7 (only lines about look-ups); aiter 0.1.5 to 0.1.13 (source code only)",
     example="[aiter] shape is M:8192, N:1024, …",
     gives="calls without a count, messages",
 )

@@ -501,7 +501,7 @@ _MERGING = Merging(
 )
 _GEMM_TABLES = OverrideFormat(
     name=aiter.FORMAT.name,
-    order="equal rows are kept once; different rows of one key make pandas reject the table",
+    order="pandas keeps equal rows once, and rejects the table if rows with the same key differ",
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
@@ -525,7 +525,7 @@ _GEMM_TABLES = OverrideFormat(
 )
 _KERNEL_TABLES = OverrideFormat(
     name=KERNELS,
-    order="equal rows are kept once; of several rows for one fused MoE key, the first is kept",
+    order="pandas keeps equal rows once. If rows for the same fused MoE differ, it keeps the first",
     kinds=frozenset({"gemm"}),
     recognise=lambda head: _table(head) not in (None, BF16),  # 8-bit, 4-bit, batched, fused MoE
     reader=read,

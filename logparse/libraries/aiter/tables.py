@@ -387,8 +387,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         unknown = [name for name, cell in cells.items() if cell is None]
         if unknown:
             raise EmissionError(
-                f"aiter: no row can be written for {override.problem.text}. A row needs {', '.join(unknown)}, but the "
-                "log or the target states another value or none"
+                f"aiter: no row can be written for {override.problem.text}. A row needs {', '.join(unknown)}; the "
+                "call or the target has another value, or does not state it"
             )
         return ",".join(str(cell) for cell in cells.values())
 
@@ -408,9 +408,9 @@ def _backend(override: Override) -> list[str]:
         return ["torch", "0", "0"]
     index = re.fullmatch(r"(\d+|heuristic)(?:,splitK=(\d+))?", given.id)
     if given.library not in BACKENDS or index is None:
-        raise EmissionError(f"aiter: its table cannot name the solution {given.text}")
+        raise EmissionError(f"aiter: a row of its table cannot choose the solution {given.text}")
     if given.library in BY_KERNEL_NAME and not override.parameters:
-        raise EmissionError(f"aiter: {given.text} is found by its kernel's name, which is unknown")
+        raise EmissionError(f"aiter: a row must name the kernel of {given.text}, and this name is unknown")
     return [given.library, "-1" if index[1] == "heuristic" else index[1], index[2] or "0"]
 
 
@@ -431,10 +431,10 @@ def _speed(override: Override) -> list[str]:
 
 _USE = Shell("""\
 export AITER_CONFIG_GEMM_BF16={path}
-# This path alone takes the place of aiter's own table; to keep that, join both with a colon:
+# aiter then reads this file, and not its own table. To let it read both, join their paths with a colon:
 #   AITER_CONFIG_GEMM_BF16=<aiter>/configs/bf16_tuned_gemm.csv:{path}
-# To see that rows are hit: AITER_LOG_TUNED_CONFIG=1 prints "is tuned on cu_num" for each shape,
-# and "not found tuned config" without it.
+# To see that rows are hit, set AITER_LOG_TUNED_CONFIG=1. aiter then prints "is tuned on cu_num" for each
+# shape that has a row, and "not found tuned config" for each shape without a row.
 """)
 
 

@@ -416,7 +416,7 @@ FORMAT = LineFormat(
     markers=(b"hipblaslt-bench",),
     start=_START,
     read=read,
-    seen="ROCm 6.4 to 7.2, TheRock; 6.1 by source",
+    seen="ROCm 6.4 to 7.2, TheRock; 6.1 (source code only)",
     example="hipblaslt-bench --api_method c -m 48 …",
     gives="calls with solution index",
     how="set `HIPBLASLT_LOG_MASK=32` for a job, or write `hipblaslt-bench` commands into a file",

@@ -213,7 +213,7 @@ FORMAT = FileFormat(
     order="if several records have the same key, the first record is used",
     seen=(
         "files that AMD ships for gfx90a and gfx942; files that MIOpen 3.5.1 wrote; files for gfx1201; the "
-        "oldest form of such files only by source"
+        "oldest form (source code only)"
     ),
     example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",
     gives="measurements",

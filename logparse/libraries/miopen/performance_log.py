@@ -140,7 +140,7 @@ FORMAT = BlockFormat(
     begin=make_rank_readers(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True),),
     order="a record belongs to the command in a line before the record",
-    seen="by source (2026)",
+    seen="source code of 2026 only",
     example='{"solution":"GemmFwdRest","solver_id":91,…}',
     gives="measurements",
     how=(

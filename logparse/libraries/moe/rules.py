@@ -315,7 +315,10 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
         plain = own.removesuffix(" OAM").removesuffix("X").replace(" ", "_")
         yield Note(None, "warning", "device", message, f"write {plain}X in the table's name")
     if own and "device" in target and _plain(own) != _plain(target["device"]) and not _of_device(table, target):
-        message = f"{own} is spelled {target['device']} on the target, and the server's spelling decides"
+        message = (
+            f"the table's name states the device {own}, but on the target this device is called {target['device']}. "
+            "The server looks only for a table with its own name of the device"
+        )
         yield Note(
             None,
             "warning",

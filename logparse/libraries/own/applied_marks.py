@@ -102,7 +102,7 @@ def _at_end(mark: Mapping[str, Any], name: str) -> dict[str, str]:
     lost = found.get("lost", {})
     if not isinstance(lost, Mapping) or not all(isinstance(x, str) for x in lost.values()):
         raise ValueError(
-            'the member "lost" of "at_end" must be a JSON object that has a text for the name of each setting'
+            'the member "lost" of "at_end" must be a JSON object with names of settings and their values as texts'
         )
     if name in lost:
         return {"at_end": LOST, "undone": lost[name]}

@@ -79,7 +79,10 @@ def read(source: Source) -> Iterator[Outcome]:
     try:
         found = parsed(data)
         if not isinstance(found, dict) or found.get("logparse_bundle") != VERSION:
-            raise ValueError(f"has another version than {VERSION}; update logparse")
+            raise ValueError(
+                f"the file was written by another version of logparse (the file's format is not {VERSION}); update "
+                "logparse"
+            )
     except ValueError as error:
         yield Outcome("reject", [Reject(f"bundle: {error}", 0, len(data))])
         return

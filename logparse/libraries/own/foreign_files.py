@@ -92,8 +92,9 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     (
         "",
         rb"(?:[^\n]*\n){0,20}\s*MUL_MAT(?:_ID)?\(type_a=",
-        "times of llama.cpp's test-backend-ops, which runs one operator of ggml. A log of a job names the calls of "
-        "hipBLASLt and rocBLAS (`logparse capture -- llama-bench ...`)",
+        "times of llama.cpp's test-backend-ops, which logparse does not read, because they are times of ggml's "
+        "operators, and not of calls of hipBLASLt and rocBLAS. Let these libraries log the calls of a job instead "
+        "(`logparse capture -- llama-bench ...`)",
     ),
 )
 _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)

@@ -120,8 +120,7 @@ def seen_of(found: Any) -> Seen:
     same = found.get("same")
     if same is not None and not (isinstance(same, Mapping) and _is_number(same.get("allowed"))):
         raise ValueError(
-            'for a change that was tried, the file has a comparison of results ("same"), but in it the allowed '
-            'deviation ("allowed") is not a number'
+            'the member "same" (comparison of a change\'s results) lacks the allowed deviation as a number ("allowed")'
         )
     if not _is_number(found.get("seconds")):
         raise ValueError('for a change that was tried, the file does not state the duration of the trial ("seconds")')
@@ -143,8 +142,8 @@ def seen_of(found: Any) -> Seen:
 def _pairs(found: Any) -> tuple[tuple[float, float, float], ...]:
     if not isinstance(found, list) or not all(map(_is_pair, found)):
         raise ValueError(
-            'in the list "pairs" or "control" of the file, an entry is not a list of three numbers. They must be the '
-            "time without the change and the time with the change, and before them the logarithm of their ratio"
+            'an entry of the list "pairs" or "control" is not a list of three numbers: the logarithm of the ratio of '
+            "both times, the time without the change, the time with the change"
         )
     return tuple((float(log), float(before), float(after)) for log, before, after in found)
 

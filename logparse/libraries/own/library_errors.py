@@ -223,7 +223,7 @@ FORMAT = LineFormat(
         "a line with the text of a library's error may also fit another format. The other format reads more facts "
         "from the line, so logparse tries it first"
     ),
-    seen="by source; public lines by hand",
+    seen="source code only; public lines (no test)",
     example="rocBLAS warning: hipBlasLT failed, falling back to …",
     gives="messages",
 )

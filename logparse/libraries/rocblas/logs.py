@@ -456,15 +456,17 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
     if major is None or int(major[1]) < 5:
         raise EmissionError(
-            "rocBLAS: the indices of solutions are known only from version 5 on; state the target's rocblas_version "
-            "with --target, or give a TunableOp results CSV of the target"
+            "rocBLAS: logparse can write rows only for version 5 or later, and the target's version is older or "
+            "unknown. State it with --target rocblas_version=…, or name a TunableOp results CSV of the target"
         )
     rows: dict[str, int] = {}
     for override in overrides:
         gemm = override.problem
         unknown = _unknown(gemm) if isinstance(gemm, GemmProblem) else ["kind"]
         if unknown or not isinstance(gemm, GemmProblem):
-            raise EmissionError(f"rocBLAS: no row for {gemm.text}, which does not state {', '.join(unknown)}")
+            raise EmissionError(
+                f"rocBLAS: no row can be written for {gemm.text}, because its {', '.join(unknown)} is unknown"
+            )
         for text in filter(None, (_key(gemm), plain_key(gemm))):
             rows.setdefault(text, -int(override.solution.id) - RESERVED)
     body = "".join(f"{text},{index}\n" for text, index in sorted(rows.items()))

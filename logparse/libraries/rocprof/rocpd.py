@@ -226,7 +226,7 @@ FORMAT = FileFormat(
     read,
     job_log=True,
     order="the file is a database. Each of its rows states its own time, so the order of the rows means nothing",
-    seen="by source, schema 3.0 and 4.0; an MI300X's of schema 3 by hand",
+    seen="schema 3.0 and 4.0 (source code only); one file of an MI300X, schema 3 (no test)",
     example="rocpd_kernel_dispatch_<uuid>(start, end, …)",
     gives="kernels per range",
     how=(

@@ -72,7 +72,9 @@ def _convolution(
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
     if spatial not in (1, 2, 3) or len(weights) != len(dims):
-        raise ValueError("the input of the convolution is not an image")
+        raise ValueError(
+            "the convolution has not 1, 2 or 3 spatial dimensions, or its weight has another number of dimensions"
+        )
     one_d, rank = spatial == 1, max(spatial, 2)
     stride = _ints(x.value(at.stride), spatial)
     padding = _ints(x.value(at.padding), spatial)

@@ -95,7 +95,7 @@ def _input(dims: object, strides: object, type: object, value: object) -> Argume
         return Operand(_TYPES[str(type)], _numbers(dims), _numbers(strides))
     text = re.sub(r",\s+", ",", str(value))
     if _PLAIN.fullmatch(text) is None:
-        raise ValueError(f"a value that is not a word: {text[:40]}")
+        raise ValueError(f"the value of an input has characters that its text cannot hold: {text[:40]}")
     return text
 
 

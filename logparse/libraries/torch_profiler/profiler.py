@@ -143,7 +143,7 @@ FORMAT = FileFormat(
     origins=(Origin("trace", evidence=False),),
     job_log=True,
     order="the file is one JSON object, whose events state times, threads and launches, so their order means nothing",
-    seen="traces of PyTorch 2.11 on an H200; traces of 2025 from an MI300X; dozens of public traces by hand",
+    seen="traces of PyTorch 2.11 on an H200; traces of 2025 from an MI300X; dozens of public traces (no test)",
     example='{"ph": "X", "cat": "cpu_op", "name": "aten::mm", …}',
     gives="calls, kernels, times",
     how=(

@@ -285,7 +285,7 @@ FORMAT = TableFormat(
     fit="any",
     comments=("#",),
     origins=(Origin(_ORIGIN, evidence=False),),
-    seen="by source, 2024 and 2025; a real file of 22 columns by hand",
+    seen="2024 and 2025 (source code only); one real file of 22 columns (no test)",
     example="904,4096,8192,2048,T,N,…",
     gives="choices without a time, facts",
 )
@@ -309,7 +309,7 @@ LOG = LineFormat(
     markers=tuple(words.encode() for words in _PHRASES),
     start=rb"^(?:Loading autotune|Could not |Saving autotune|Incorrect algo|\[WARNING\] |\[INFO\] Use hipBLASLt)",
     read=read_line,
-    seen="by source",
+    seen="source code only",
     example="Incorrect algo storage legend. …",
     gives="messages",
 )
@@ -336,8 +336,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     if header is None:
         known = ", ".join(HEADERS)
         raise EmissionError(
-            f"TransformerEngine's cache: state the columns of the target's build with --target {COLUMNS}=…, one "
-            f"of {known}"
+            "TransformerEngine's cache: builds of TransformerEngine differ in the columns of this file. Name the "
+            f"columns of the target's build with --target {COLUMNS}=NAME. NAME is one of {known}"
         )
     lines = [header]
     for override in overrides:

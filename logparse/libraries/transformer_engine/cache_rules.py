@@ -172,7 +172,11 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
         )
         message = f"{found}: TransformerEngine accepts a file only if the first line is exactly its own header"
         yield Note(
-            1, "error", "header", message, "copy the first line of a file that the target's TransformerEngine saved"
+            1,
+            "error",
+            "header",
+            message,
+            "replace this line by the first line of a cache file that the target's TransformerEngine saved",
         )
     elif target.get(COLUMNS, columns) != columns:
         message = (

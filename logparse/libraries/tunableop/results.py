@@ -357,8 +357,8 @@ def key_of(override: Override, target: Mapping[str, str]) -> str:
     if key is None:
         unknown = ", ".join(signature.missing(override.problem, how))
         raise EmissionError(
-            f"TunableOp: no key for {override.problem.text}, which does not state {unknown}; a results or untuned "
-            "CSV that PyTorch wrote for this call on the target states it"
+            f"TunableOp: no row can be written for {override.problem.text}, because its {unknown} is unknown. It is "
+            "known from a results or untuned CSV that PyTorch wrote for this call on the target"
         )
     return key
 

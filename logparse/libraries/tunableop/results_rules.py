@@ -169,7 +169,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
         "warning",
         None,
         _all_failed,
-        "look for the reason in the verbose log of the tuning run",
+        "look in the verbose log of the tuning run why every candidate failed",
     ),
 )
 

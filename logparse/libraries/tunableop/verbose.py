@@ -324,7 +324,7 @@ FORMAT = BlockFormat(
     begin=make_rank_readers(_MARKERS, _Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True, winners=True)),
     order="a line with a time states only its candidate's number, and the line before it names the candidate",
-    seen="PyTorch 2.3, 2.11 (CUDA) and TheRock (AMD's builds of ROCm); other versions by source",
+    seen="PyTorch 2.3, 2.11 (CUDA) and TheRock (AMD's builds of ROCm); other versions (source code only)",
     example="├──tuning using warmup iters 0 …",
     gives="measurements of every candidate",
     how=(

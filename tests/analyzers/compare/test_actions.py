@@ -290,8 +290,8 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
     assert not found.refuted
     assert [x.name for x in found.unexplained] == ["aten::add"]
     assert (
-        "kinds of kernels whose time fell far more than `recommend` promised, for an unknown reason: aten::add 1 ms → 400 µs"
-        in unwrap_lines(found)
+        "kinds of kernels whose time fell far more than `recommend` promised, for an unknown reason: aten::add 1 ms → "
+        "400 µs" in unwrap_lines(found)
     )
     same = verify_and_check(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
     assert same.verdict == "took effect, not faster"
@@ -301,8 +301,8 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
     )
     assert (proven.verdict, proven.ok) == ("faster, not as promised", False), "by turns both did the same work"
     assert (
-        "kinds of kernels whose time fell far more than `recommend` promised, for an unknown reason: aten::add 1 ms → 400 µs"
-        in unwrap_lines(proven)
+        "kinds of kernels whose time fell far more than `recommend` promised, for an unknown reason: aten::add 1 ms → "
+        "400 µs" in unwrap_lines(proven)
     )
 
 

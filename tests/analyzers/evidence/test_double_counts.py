@@ -51,8 +51,8 @@ def test_what_is_unknown_is_reported(store: Store, tmp_path: Path, samples: dict
 def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
     ingest([str(SAMPLES / "graph" / "decode.trace.json")], store, run="run")
     remark = (
-        "calls in 34 µs of 133 µs of GPU time in the traces are not counted: graphs launched these kernels, and "
-        "no trace names"
+        "the calls of 34 µs of 133 µs of GPU time in the traces are not counted, because CUDA or HIP graphs launched "
+        "their kernels, and no trace names"
     )
     (line,) = remarks_of(store, "run")
     assert line.startswith(remark)

@@ -224,8 +224,8 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert data is pages.of(from_url(both.replace("compare&", "regret&", 1))), "read once"
         assert "5.86 ms → 11.2 ms (+91.5%): 1 faster, 1 slower" in found
         assert (
-            "3 problems have a time in both runs (each counted as one call, because no file of the run counts the calls)"
-            in found
+            "3 problems have a time in both runs (each counted as one call, because no file of the run counts the "
+            "calls)" in found
         )
         rows = part(client, "rows", search=both, start=0, end=9)
         assert [x["moved"] for x in rows["rows"]] == ["slower", "faster", "same"], "by what the time changed"

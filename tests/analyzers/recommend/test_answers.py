@@ -68,10 +68,13 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     first, *more = seen.todo
     assert (first.sureness, first.slowed_by, first.at_most) == ("estimated", "the host", False)
     assert gain(first) == "≈ 32.4 → 31.4 ms"
-    assert kernels_text(first) == "kernels 7.93 → 1.92 ms, but the host is the limit: only 0.962 of 6.01 ms arrives"
+    assert (
+        kernels_text(first)
+        == "kernels 7.93 → 1.92 ms, but the host is the limit, so the job gains only 0.962 of these 6.01 ms"
+    )
     assert granted(first) == "assumes that 50% of the roofline is reached (too few comparable problems)"
     assert [x.certainty for x in more] == ["upper bound only"] * len(more)
-    assert seen.headline.endswith("; perhaps more, because the host is the limit: keep the GPU busy, up to 7 ms")
+    assert seen.headline.endswith("; larger but less sure: keep the GPU busy, up to 7 ms (the host is the limit)")
     assert gains_text(seen).startswith("Add up what can be done together: ≈ 962 µs (estimated) and up to ")
 
 
@@ -85,8 +88,8 @@ def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) ->
     )
     # The limit is the reason for the second thing to do, and not for the first.
     assert seen.headline == (
-        "use channels_last: ≈ 18.8 → 18.2 ms a step (−3%), estimated; perhaps more, because communication is the "
-        "limit: hide communication behind computation, up to 2.85 ms"
+        "use channels_last: ≈ 18.8 → 18.2 ms a step (−3%), estimated; larger but less sure: hide "
+        "communication behind computation, up to 2.85 ms (communication is the limit)"
     )
     assert granted(seen.todo[0]) == "assumes that all transposes disappear, and all other kernels take as long as now"
     assert [x.name for x in seen.todo] == ["layout-transposes", "exposed-communication"]
@@ -105,12 +108,15 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     assert len(lines) <= screen.LINES
     assert [x[:3] for x in lines if x[:3] in (" 1 ", " 2 ", " 3 ")] == [" 1 ", " 2 ", " 3 "]
     text = " ".join(" ".join(lines).split())
-    assert "but the host is the limit: only 0.962 of 6.01 ms arrives; assumes that 50% of the roofline is" in text
+    assert (
+        "but the host is the limit, so the job gains only 0.962 of these 6.01 ms; assumes that 50% of the roofline is"
+        in text
+    )
     assert "about each: --explain N" in lines[-1]
     # The table of the report has 2.74 ms and more, and the list above it 0.962 ms.
     table = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     assert table in report(found, [])
-    assert "only 0.962 of 6.01 ms arrives" in report(found, [])
+    assert "gains only 0.962 of these 6.01 ms" in report(found, [])
     assert table not in report(replace(found, step=None), [])
 
 

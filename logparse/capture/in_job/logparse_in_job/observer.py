@@ -568,7 +568,7 @@ class Observer:
     def _observation_ended(self, why: str) -> None:
         """Stop counting and tracing after an error in logparse's code, and note the reason for the user."""
         self.lean.on = False
-        self.record.note(f"the observation ended, and the job went on: {why}")
+        self.record.note(f"logparse stopped observing the job after an error of its own, and the job went on: {why}")
         try:
             if self.trial is not None:
                 self.trial.give_up(why)

@@ -227,7 +227,10 @@ class Comparison:
     def _check_restored(self, plain: _Result, repeated: List[float]) -> None:
         restored = max(plain.deviations(self._run()))
         if restored > 0 and not max(repeated):
-            raise NotRestoredError(f"after it was switched off again, results differed by {restored:.1e}")
+            raise NotRestoredError(
+                f"after the change was switched off again, the model's results differed by {restored:.1e} from those "
+                "before"
+            )
 
     def _run(self, rounding: Optional[_Rounding] = None) -> _Result:
         call = self._call

@@ -120,7 +120,8 @@ def _back_to_fsdp1(module: Any) -> Callable[[], None]:
         progress = handle is not None and handle._training_state
     except (ImportError, AttributeError) as error:
         raise UnknownShardingError(
-            f"the sharding by {_FSDP1} of PyTorch {torch.__version__} cannot be restored after a repeated call"
+            f"after a test call of the model, logparse could not shard its parameters again ({_FSDP1} of PyTorch "
+            f"{torch.__version__} is unknown to it)"
         ) from error
 
     def restore() -> None:

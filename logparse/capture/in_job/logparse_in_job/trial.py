@@ -298,7 +298,9 @@ class Trial:
         elif len({x["calls"] for x in said}) > 1:
             counts = ", ".join(str(x["calls"]) for x in said)
             self._end(
-                f"the ranks call different numbers of modules ({counts}), so they cannot repeat the calls together"
+                "to compare the model's results, all ranks must repeat the same calls together, but they call "
+                "different "
+                f"numbers of modules ({counts})"
             )
         elif now is None:
             self._wants_calls = False
@@ -330,8 +332,8 @@ class Trial:
         self._units_left = 1
         if self._waits > _MOST_WAITS:
             self._end(
-                "logparse found no outermost call of the model, because every module with parameters is called by "
-                "another module; without such a call logparse cannot compare the model's results"
+                "logparse found no call of the whole model, whose results it could compare with and without a change. "
+                "It looks for a module with parameters that no other module calls"
             )
 
     def _hindrance(self, sort: str) -> str:
@@ -375,8 +377,9 @@ class Trial:
             now.detail = switch.detail
             if not now.same.tells:
                 raise RefusedError(
-                    f"rounding alone changes the job's results by {now.same.allowed / ROUNDINGS:.0%}, so nothing shows "
-                    "whether it computes the same"
+                    f"rounding alone changes the model's results by {now.same.allowed / ROUNDINGS:.0%}, so a "
+                    "comparison "
+                    "of results cannot show that the change computes the same"
                 )
             if not now.same.is_same:
                 raise _DiffersError(
@@ -509,7 +512,7 @@ class Trial:
             self._on, self._job = "", Job([], [])
         except Exception as error:
             if self._now is not None:
-                self._now.end("broken", f"it could not be switched off: {_describe_error(error)}")
+                self._now.end("broken", f"the change could not be switched off: {_describe_error(error)}")
             self._end(f"{name} could not be switched off, so the job continues with it: {_describe_error(error)}")
             return False
         return True
@@ -614,7 +617,10 @@ def _ranks() -> Alone:
         # change is tried.
         store = distributed.distributed_c10d._get_default_store()
     except Exception as error:
-        return Strangers(f"the job has {distributed.get_world_size()} ranks without a store: {_describe_error(error)}")
+        return Strangers(
+            f"the job has {distributed.get_world_size()} ranks, but torch.distributed has no key-value store, in which "
+            f"they could agree when to switch: {_describe_error(error)}"
+        )
     return Ranks(store, distributed.get_rank(), distributed.get_world_size())
 
 

@@ -17,7 +17,9 @@ def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Modul
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     if not layers:
-        raise ValueError(f"the model has no torch.nn.Linear with {size} outputs; change the model's own sizes instead")
+        raise ValueError(
+            f"the model has no torch.nn.Linear with {size} outputs to pad; change the sizes in the model's code instead"
+        )
     grown = {id(x): x for layer in layers for x in layer.parameters(recurse=False)}
     for tensor in grown.values():  # the same parameter grows: tied layers stay tied, and an optimizer has it already
         tensor.data = with_rows(tensor, padded)

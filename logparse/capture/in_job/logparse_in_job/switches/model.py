@@ -399,7 +399,7 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
     ),
     "padded_output": lambda: ModelSwitch(
         _padded_output,
-        f"no linear layer has {_LEAST_OUTPUT} or more outputs whose number is not a multiple of 64",
+        f"nothing to pad: every linear layer has fewer than {_LEAST_OUTPUT} outputs, or already a multiple of 64",
         _rows,
         resizes=True,
     ),

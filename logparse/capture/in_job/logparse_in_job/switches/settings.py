@@ -279,8 +279,8 @@ def _cudnn_benchmark(files: Sequence[str]) -> Switch:
         return Refused(_ON_A_GPU)
     if torch.version.hip is not None:  # ``Conv_miopen.cpp``: NCHW and channels_last may be one entry of the cache
         return Refused(
-            "on ROCm, PyTorch keeps using the solver with which a convolution first ran, perhaps also if the "
-            "layout changes, so this setting cannot be switched in a running job"
+            "on ROCm, PyTorch keeps the solver with which a convolution first ran (perhaps also for another layout), "
+            "so cudnn.benchmark has no effect on a job that already runs"
         )
     return Flags([(Flag("backends.cudnn.benchmark"), True), (Flag("backends.cudnn.benchmark_limit"), 0)])
 
