@@ -196,7 +196,7 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _compare_with_copies(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Compare PyTorch's default kernel with copies of itself in fresh processes, as ``replay`` confirms a gain.
+    """Compare PyTorch's default kernel with copies of itself in fresh processes, in the way in which ``replay`` does.
 
     Returns the paired times. Any gain that is found is false.
     """

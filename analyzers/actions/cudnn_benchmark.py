@@ -33,7 +33,7 @@ ACTION = Action(
     change=lambda work, job: Change(work.problem, "torch:benchmark") if isinstance(work.problem, ConvProblem) else None,
     application=_application,
     needs=(
-        "input sizes that do not vary, because PyTorch searches for seconds at each new size. On ROCm, MIOpen also "
-        "ignores the solvers that your override files choose, and writes its own choices"
+        "a job whose input sizes rarely change, because PyTorch spends seconds on a search for each new size. On ROCm, "
+        "MIOpen then also ignores your override files, and writes its own choices"
     ),
 )

@@ -204,10 +204,9 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "a GPU that waits for the host (CPU). The time in which the GPU runs kernels is compared with the time of "
-        "the steps, as the trace marks them. If `tune` or `capture --trace` timed the steps without the profiler, "
-        "these times are used. The finding states [why the GPU waits](#which-traces-are-the-job), and where it waits "
-        "longest"
+        "a GPU that waits for the host (CPU): in much of a step's time it runs no kernel. The step's time is the one "
+        "without the profiler, if `tune` or `capture --trace` measured it. Otherwise it is the time of the steps that "
+        "the trace marks. The finding states [why the GPU waits](#which-traces-are-the-job), and where it waits longest"
     ),
     worth="no saving is stated, because less GPU time may not make the step faster",
     find=find,

@@ -26,7 +26,7 @@ OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
 
 @dataclass(frozen=True)
 class Loop:
-    """A folder in which a test runs logparse and a real library, from the job's log to ``verify``.
+    """A folder in which a test runs logparse and a real library: from ``ingest`` of the job's log to ``verify``.
 
     Its commands get this process's environment and the variables in ``settings``.
     """

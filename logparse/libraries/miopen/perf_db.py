@@ -95,7 +95,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if MIOpen's perf-db, its file of tuned parameters, has parameters to store for the wanted solver."""
+    """Return True if tuned parameters of the override's solver are known, so that they can be written to a perf-db."""
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     # Parameters of the wanted solver or of the second solver in reserve must be known.
     return miopen and any(x.parameters is not None for x in _with_fallback(override))

@@ -85,7 +85,7 @@ class Capture:
 
     * ``names``: the index of each kernel's name. Empty if the launches do not name the kernels.
     * ``kinds``: the index of the operator, with its inputs, that launched each kernel.
-    * ``operators``: the number of this operator within the graph.
+    * ``operators``: the position of this operator among the operators of the graph.
     """
 
     names: tuple[int, ...]
