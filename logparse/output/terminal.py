@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -31,6 +32,8 @@ Importing pandas instead would take longer than reading most logs.
 Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
 """A table of any kind that an answer may contain."""
 
+_SHARES = frozenset({"share", "saving_share"})
+"""Columns with fractions of a whole, which are shown in percent."""
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
 """Columns that hold sentences.
 
@@ -192,7 +195,10 @@ def _columns(block: Block) -> list[_Column]:
         values = cast("pa.Table", block).to_pydict()
     else:
         values = cast("pd.DataFrame", block).to_dict("list")  # type: ignore[assignment]
-    return [_Column(str(name), _are_numbers(cells), list(map(_cell, cells))) for name, cells in values.items()]
+    return [
+        _Column(str(name), _are_numbers(cells), list(map(_percentage if name in _SHARES else _cell, cells)))
+        for name, cells in values.items()
+    ]
 
 
 def _are_numbers(cells: Sequence[object]) -> bool:
@@ -242,6 +248,10 @@ def with_total(rows: Sequence[Mapping[str, object]]) -> Rows:
         values = [row[name] for row in rows]
         sums[name] = sum(x for x in values if isinstance(x, int)) if all(isinstance(x, int) for x in values) else ""
     return [*rows, sums]
+
+
+def _percentage(value: object) -> str:
+    return f"{value:.1%}" if isinstance(value, int | float) and math.isfinite(value) else _cell(value)
 
 
 def _cell(value: object) -> str:
