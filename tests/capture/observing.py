@@ -31,15 +31,22 @@ time.perf_counter, time.sleep = lambda: now[0], sleep
 So a busy machine does not change the times that the job measures.
 """
 _VARIES = (
-    (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?[EW]\d{4} [^\n]*\n", re.MULTILINE), b""),
+    (re.compile(rb"^((?:\[rank\d+\]:)?\[?[VDIWEF])\d{4} \d\d:\d\d:\d\d\.\d+(?: \d+)? ", re.MULTILINE), rb"\1TIME "),
+    (re.compile(rb"^([A-Z]+):\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+:\d+ ", re.MULTILINE), rb"\1:TIME "),
     (re.compile(rb"^ERROR:[^\n]* gpuGetDeviceCount failed [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"0x[0-9a-f]{6,}"), b"0x"),
     (re.compile(rb" in [\d.]+s\b"), b" in TIME"),
 )
-"""Patterns of output that differs between any two runs of a program.
+"""Patterns of output that differs between any two runs of a program, and the text that replaces each of them.
 
-Examples are lines of PyTorch's log with a time, addresses, and the time that a test took. Another pattern is the
-warning of a CUDA build of PyTorch without a GPU, which is missing if logparse traces some steps (docs/measurement.md).
+Of a line of PyTorch's log, only the time and the numbers of the process and thread are replaced. The message stays, so
+that a warning that appears in one run alone is a difference. There are two forms of such lines::
+
+    [W1128 12:00:00.123456789 Module.cpp:12] Warning: …      and W1128 12:00:00.123000 4711 torch/…/frame.py:12] …
+    STAGE:2026-11-28 12:00:00 4711:4711 Controller.cpp:12] …
+
+The other patterns are addresses, the time that a test took, and one warning of a CUDA build of PyTorch without a GPU,
+which is missing if logparse traces some steps (docs/measurement.md).
 """
 
 

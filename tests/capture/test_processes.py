@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.observing import ENVIRON, Behaviour, behaviour, both, capturing, differences
+from tests.capture.observing import ENVIRON, Behaviour, behaviour, behaviour_of, both, capturing, differences
 from tests.capture.test_with_overrides import made
 from tests.conftest import CORPUS, NIGHTLY
 
@@ -155,6 +155,23 @@ def test_the_comparison_sees_every_difference() -> None:
         "plain is left by one alone",
     ]
     assert differences(plain, plain) == []
+
+
+def test_only_the_time_and_numbers_of_a_line_of_pytorch_vary(tmp_path: Path) -> None:
+    """The comparison reports a message that one run alone prints. It ignores the time and the process of a message."""
+    one = b"""\
+[W1128 12:00:00.123456789 Module.cpp:12] Warning: lost (function operator())
+[rank1]:[E1128 12:00:00.123456789 Group.cpp:7] gone
+W1128 12:00:00.123000 4711 torch/frame.py:12] [0/8] limit
+STAGE:2026-11-28 12:00:00 4711:4711 Controller.cpp:12] Completed Stage: Warm Up
+"""
+    later = one.replace(b"1128 12", b"1129 03").replace(b"11-28 12", b"11-29 03").replace(b"4711", b"815")
+    later = later.replace(b".123", b".987")
+    assert differences(*(behaviour_of(0, b"", err, tmp_path) for err in (one, later))) == []
+    for word in (b"lost", b"gone", b"limit", b"Warm Up"):
+        assert len(differences(*(behaviour_of(0, b"", err, tmp_path) for err in (one, one.replace(word, b""))))) == 1
+    for line in one.splitlines(keepends=True):
+        assert len(differences(*(behaviour_of(0, b"", err, tmp_path) for err in (one, one.replace(line, b""))))) == 1
 
 
 def test_equal_notes_are_printed_once(tmp_path: Path) -> None:

@@ -159,6 +159,13 @@ for number in range(120):
 while open_ranges: open_ranges.pop().__exit__(None, None, None)
 print("ended")
 """,
+    "e_range_around_the_step_of_an_optimizer": NET
+    + TRAIN
+    + """
+for _ in range(60):
+    net(torch.ones(2, 8)).sum().backward()
+    with torch.profiler.record_function("update"): optimizer.step()
+""",
     "f_copied_pickled_and_saved": NET
     + TRAIN
     + """
@@ -187,6 +194,19 @@ plain = torch.optim.AdamW(torch.nn.Linear(8, 8).parameters())
 optimizer = Clipped(net.parameters())
 for _ in range(30): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
 """,
+    "g_optimizer_that_counts_reads_of_its_attributes": NET
+    + """
+reads = {}
+class Counting(torch.optim.SGD):
+    def __getattribute__(self, name):
+        reads[name] = reads.get(name, 0) + 1
+        return super().__getattribute__(name)
+for _ in range(3):
+    optimizer = None
+    optimizer = Counting(net.parameters(), lr=0.1)
+    for _ in range(30): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+print(sorted(reads.items()))
+""",
     "g_two_optimizers_by_turns": NET
     + """
 other = torch.nn.Linear(8, 8)
@@ -200,6 +220,29 @@ for _ in range(30):
 first, second = (torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2))
 for optimizer, count in ((first, 12), (second, 40)):
     for _ in range(count): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+""",
+    "g_short_second_phase": NET
+    + """
+first, second = (torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2))
+for optimizer, count in ((first, 200), (second, 6)):
+    for _ in range(count): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+""",
+    "g_phases_whose_optimizer_is_gone": NET
+    + """
+for count in 100, 30, 6:
+    net[:1].requires_grad_(count == 100)
+    optimizer = None
+    optimizer = torch.optim.SGD([x for x in net.parameters() if x.requires_grad or count == 30], lr=0.1)
+    for _ in range(count): net(torch.ones(2, 8)).sum().backward(); optimizer.step()
+""",
+    "g_adversarial_and_then_fine_tuned": NET
+    + """
+other = torch.nn.Linear(8, 8)
+first, second, third = (torch.optim.SGD(x.parameters(), lr=0.1) for x in (net, other, other))
+for _ in range(30):
+    for _ in range(5): net(torch.ones(2, 8)).sum().backward(); first.step()
+    other(torch.ones(2, 8)).sum().backward(); second.step()
+for _ in range(6): other(torch.ones(2, 8)).sum().backward(); third.step()
 """,
     "g_optimizer_per_parameter_within_the_backward_pass": NET
     + """
@@ -567,6 +610,9 @@ UNITS = {
     "g_super_step": ("optimizer", 30),
     "g_two_optimizers_by_turns": ("optimizer", 150),
     "g_second_phase": ("optimizer", 52),
+    "g_short_second_phase": ("optimizer", 206),
+    "g_phases_whose_optimizer_is_gone": ("optimizer", 136),
+    "g_adversarial_and_then_fine_tuned": ("optimizer", 156),
     "g_optimizer_per_parameter_within_the_backward_pass": ("optimizer", 40),
     "g_manual_updates": ("forward", 40),
     "g_accumulated": ("optimizer", 30),
@@ -577,6 +623,7 @@ UNITS = {
     "g_a_thread_for_each_request": ("module", 40),
     "g_trained_in_two_threads": ("optimizer", 120),
     "g_two_units": ("module", 2),
+    "e_range_around_the_step_of_an_optimizer": ("optimizer", 60),
     "c_module": ("module", 30),
     "c_function_and_training": ("optimizer", 30),
     "d_traced_and_scripted": ("module", 71),
@@ -652,6 +699,85 @@ with torch.inference_mode():
         "float64[2, 8]": 1,
     }
     assert found["windows"] >= 3
+
+
+SECOND_PHASE = """
+second = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(200): step()
+for _ in range(STEPS): net(torch.ones(4, 8)).sum().backward(); second.step()
+"""
+
+
+def traced_kinds(path: Path) -> set[str]:
+    return set(json.loads(gzip.decompress(path.read_bytes()))["logparse_unit_kinds"].values())
+
+
+def test_a_short_second_phase_has_a_window(job_server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text(NET + TRAIN + SECOND_PHASE.replace("STEPS", "6"))
+    _, observed = job_server.both(program, tmp_path)
+    (found,) = observed.units
+    kinds = {name: (kind["count"], kind["traced"]) for name, kind in found["kinds"].items()}
+    assert kinds == {"float32[4, 8]": (200, 7), "float32[4, 8] (phase 2)": (6, 1)}
+    assert found["windows"] == 4
+    traced = [traced_kinds(path) for path in observed.traces]
+    assert traced == [{"float32[4, 8]"}] * 3 + [{"float32[4, 8] (phase 2)"}]
+    assert observed.notes == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "note"),
+    [
+        (2, "no trace of the last 2 optimizer steps: the job used another optimizer for them, and they are too few"),
+        (
+            3,
+            "no trace of phase 2 (3 optimizer steps): the job used another optimizer there, and no traced window ended",
+        ),
+    ],
+)
+def test_a_second_phase_without_a_window_has_a_sentence(
+    job_server: Server, tmp_path: Path, steps: int, note: str
+) -> None:
+    program = tmp_path / "p.py"
+    program.write_text(NET + TRAIN + SECOND_PHASE.replace("STEPS", str(steps)))
+    _, observed = job_server.both(program, tmp_path)
+    (found,) = observed.notes
+    assert found.startswith(note)
+    assert len(observed.traces) == 3
+
+
+def test_a_window_holds_no_steps_of_two_phases(job_server: Server, tmp_path: Path) -> None:
+    """If a phase begins within a window, the window ends, and the next one belongs to the new phase."""
+    program = tmp_path / "p.py"
+    program.write_text(
+        NET + TRAIN + "second = torch.optim.SGD(net.parameters(), lr=0.1)\nfor _ in range(22): step()\n"
+        "for _ in range(40): net(torch.ones(4, 8)).sum().backward(); second.step()\n"
+    )
+    _, observed = job_server.both(program, tmp_path)
+    traced = [traced_kinds(path) for path in observed.traces]
+    assert traced == [{"float32[4, 8]"}] + [{"float32[4, 8] (phase 2)"}] * 3
+    contents = [json.loads(gzip.decompress(path.read_bytes())) for path in observed.traces]
+    assert [len(x["logparse_unit_kinds"]) for x in contents] == [1, 2, 2, 2]
+
+
+def test_calls_without_gradients_do_not_change_the_name_of_a_step(job_server: Server, tmp_path: Path) -> None:
+    """A step's name states the inputs of its calls with gradients, also if a teacher is called after them."""
+    program = tmp_path / "p.py"
+    program.write_text(
+        NET
+        + """
+teacher, optimizer = torch.nn.Linear(8, 8), torch.optim.SGD(net.parameters(), lr=0.1)
+for number in range(120):
+    out = net(torch.ones(4 if number % 4 else 6, 8))
+    with torch.no_grad(): goal = teacher(torch.ones(1, 8)); teacher(torch.ones(2, 8))
+    (out - goal).square().mean().backward(); optimizer.step()
+"""
+    )
+    _, observed = job_server.both(program, tmp_path)
+    (found,) = observed.units
+    assert found["logparse_units"] == "optimizer"
+    counts = {name: kind["count"] for name, kind in found["kinds"].items()}
+    assert counts == {"float32[4, 8]": 90, "float32[6, 8]": 30}
 
 
 def test_sizes_of_many_shapes_keep_few_texts() -> None:

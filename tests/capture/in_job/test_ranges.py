@@ -16,21 +16,44 @@ pytest.importorskip("torch")
 
 PROGRAM = """
     import sys
+    import threading
     import torch
     from logparse_in_job import ranges
 
     kind = torch.autograd.profiler.record_function
-    mine = [kind(name) for name in ("open", "ended", "not begun")]
-    for each in mine[:2]:
+    mine = [kind(name) for name in ("open before", "open", "ended", "not begun")]
+    mine[0].__enter__()
+    found = ranges.OpenRanges()
+    for each in mine[1:3]:
         each.__enter__()
-    mine[1].__exit__(None, None, None)
-    assert id(mine[0]) in ranges.open_ranges()
-    assert id(mine[2]) not in ranges.open_ranges()
-    record = mine[0].record
-    ranges.cut_off(ranges.open_ranges())
-    assert mine[0].record is record, "it began before"
-    ranges.cut_off(set())
-    assert mine[0].record is not record
+    mine[2].__exit__(None, None, None)
+    records = [each.record for each in mine]
+    found.end()
+    assert [each.record is record for each, record in zip(mine, records)] == [True, False, False, True]
+    assert not ranges._kept
+    for each in mine[:2]:
+        each.__exit__(None, None, None)
+
+    ends, may_end, code = threading.Event(), threading.Event(), kind.__exit__.__code__
+    kind.__exit__.__code__ = (lambda self, kind, value, trace: waits()).__code__
+
+    def waits():
+        ends.set()
+        may_end.wait()
+
+    vars(torch.autograd.profiler)["waits"] = waits
+    found, other = ranges.OpenRanges(), kind("of another thread")
+    other.__enter__()
+    record = other.record
+    thread = threading.Thread(target=other.__exit__, args=(None, None, None))
+    thread.start()
+    ends.wait()
+    found.end()
+    assert other.record is not record
+    assert ranges._kept == [record], "the thread ends it"
+    may_end.set()
+    thread.join()
+    kind.__exit__.__code__ = code
 
     tuple_of_another_thread, seen = tuple([object() for _ in range(3)]), []
 
@@ -41,7 +64,7 @@ PROGRAM = """
 
     torch.autograd.profiler.record_function, one = Range, Range()
     before = sys.getrefcount(tuple_of_another_thread)
-    ranges.open_ranges()
+    ranges.OpenRanges()
     assert seen == [before], (seen, before)
 """
 

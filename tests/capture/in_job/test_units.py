@@ -7,7 +7,7 @@ from itertools import cycle, islice
 import pytest
 
 from logparse.capture.in_job.logparse_in_job.units import Leader, Series, unit_of
-from logparse.capture.in_job.logparse_in_job.windows import MOST, Ranks, Window, Windows
+from logparse.capture.in_job.logparse_in_job.windows import Ranks, Window, Windows
 
 
 def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
@@ -58,18 +58,29 @@ def test_the_unit_is_the_first_sort_that_the_job_repeats(counts: dict[str, int],
 
 
 @pytest.mark.parametrize(
-    ("comes", "units"),
+    ("comes", "units", "phases"),
     [
-        ("a" * 20, 20),
-        ("aaaaab" * 10, 50),  # a discriminator and a generator
-        ("baaaaa" * 10, 10),
-        ("abcdefgh" * 10, 10),  # an optimizer for each parameter
-        ("a" * 12 + "b" * 40, 52),  # a second phase
+        ("a" * 20, 20, 1),
+        ("aaaaab" * 50, 250, 1),  # a discriminator and a generator
+        ("baaaaa" * 50, 50, 1),
+        ("abcdefgh" * 50, 50, 1),  # an optimizer for each parameter
+        ("a" * 30 + "ab" * 50, 80, 1),  # a generator, with a discriminator later on
+        ("abbbaabbbbbbab" * 20, 80, 1),  # now the one, now the other
+        ("a" * 12 + "b" * 40, 52, 2),  # a second phase
+        ("a" * 200 + "b" * 6, 206, 2),
+        ("a" * 200 + "b" * 2, 200, 1),
+        ("a" * 9 + "b" * 9, 9, 1),
+        ("aaaaab" * 50 + "c" * 6, 256, 2),
+        ("baaaaa" * 50 + "c" * 12, 62, 2),
+        ("a" * 50 + "b" * 50 + "c" * 5, 105, 3),
+        (("a" * 50 + "b" * 50) * 5, 500, 2),  # now the one, now the other, 50 steps each
+        (("a" * 100 + "b" * 5) * 5, 505, 2),  # the other one makes five steps from time to time
     ],
 )
-def test_one_of_several_leads(comes: str, units: int) -> None:
+def test_one_of_several_leads(comes: str, units: int, phases: int) -> None:
     leader = Leader()
     assert sum(leader.comes(ord(x)) for x in comes) == units
+    assert leader.phases == phases - 1
 
 
 def test_what_is_gone_leads_no_more() -> None:
@@ -77,6 +88,53 @@ def test_what_is_gone_leads_no_more() -> None:
     leader.comes(1)
     leader.gone(1)
     assert leader.comes(2) == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "work", "phases"), [(200, "encoder", 1), (200, "head", 2), (5, "head", 1), (200, None, 1)]
+)
+def test_one_made_anew_begins_a_phase_if_it_does_other_work(steps: int, work: object, phases: int) -> None:
+    leader = Leader()
+    leader.follow(1, "encoder")
+    assert sum(leader.comes(1) for _ in range(steps)) == steps
+    leader.gone(1)
+    leader.follow(2, work)
+    assert leader.comes(2) == 1
+    assert leader.phases == phases - 1
+
+
+def test_optimizers_of_an_inner_loop_do_not_lead() -> None:
+    """Each step of the outer optimizer follows five steps of a new optimizer, as in meta-learning."""
+    leader = Leader()
+    units = 0
+    for number in range(1, 100):
+        units += leader.comes(0)
+        assert sum(leader.comes(number) for _ in range(5)) == 0
+        leader.gone(number)
+    assert (units, leader.phases, leader.begun) == (99, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("comes", "begun"),
+    [
+        ("a" * 200, 0),
+        ("a" * 200 + "b", 1),
+        ("a" * 200 + "bb", 2),
+        ("aaaaab" * 50, 0),
+        ("baaaaa" * 50, 0),
+        ("abcdef", 0),
+    ],
+)
+def test_steps_of_another_one_at_the_end_are_told(comes: str, begun: int) -> None:
+    leader = Leader()
+    for each in comes:
+        leader.comes(ord(each))
+    assert leader.begun == begun
+    leader.gone(ord(comes[-1]))
+    assert leader.begun == begun
+    if begun:
+        leader.comes(ord("a"))
+        assert leader.begun == 0
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
@@ -102,7 +160,7 @@ def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
 
 
 def test_a_job_of_two_units_has_a_window() -> None:
-    assert Windows(2).next(series_of(1), Ranks()) == Window(0, 0, 1)
+    assert Windows(2).next(series_of(1), Ranks()) == Window(0, 0, 1, provisional=True)
     assert windows_of(4, Windows(2)) == [(0, 1)]
 
 
@@ -120,19 +178,52 @@ def test_a_known_number_of_units_places_the_window() -> None:
 def test_windows_that_are_given_up_come_again_but_not_for_ever() -> None:
     plan, series = Windows(2), series_of(1)
     for _ in range(20):
-        assert plan.next(series, Ranks()) is not None
-        plan.given_up(0, series)
-    plan.given_up(0, series)
+        window = plan.next(series, Ranks())
+        assert window is not None
+        plan.given_up(window, series)
+    plan.given_up(window, series)
     assert plan.next(series, Ranks()) is None
 
 
 def test_a_second_phase_is_traced_too() -> None:
-    plan = Windows(2)
+    """It has windows of its own, even if it is short or rare."""
+    plan, series = Windows(2), series_of(1000)
     windows_of(200, plan)
-    assert plan.next(series_of(300), Ranks()) is None
-    plan.go_on()
-    assert plan.done < MOST
-    assert plan.next(series_of(300, name="b"), Ranks()) is not None
+    assert plan.next(series, Ranks()) is None
+    for name, first in (("b", 4), ("c", 8)):
+        series.add(name, 3)
+        plan.go_on(series.count, 3)
+        began, found = series.count, []
+        for _ in range(400):
+            window = plan.next(series, Ranks())
+            if window is not None:
+                found.append((window.number, series.count - began + 3, window.provisional))
+                series.kind(name).traced += 1
+                if not window.provisional:
+                    plan.written(series)
+            series.add(name)
+        assert found == [(first, 3, True), (first + 1, 10, False), (first + 2, 16, False), (first + 3, 28, False)]
+
+
+def test_a_phase_before_the_first_settled_window_does_not_hasten_it() -> None:
+    plan = Windows(2)
+    assert windows_of(12, plan) == [(0, 1)]
+    plan.go_on(12, 10)
+    window = plan.next(series_of(12), Ranks())
+    assert window == Window(1, 0, 1, provisional=True)
+    assert plan.next(series_of(13), Ranks()) is None
+
+
+def test_phases_with_windows_have_a_bound() -> None:
+    plan, traced = Windows(2), 0
+    for phase in range(100):
+        plan.go_on(100 * phase, 10)
+        while plan.next(series_of(100 * phase + 99), Ranks()) is not None and traced < 1000:
+            traced += 1
+    assert traced < 50
+    plan = Windows(0)
+    plan.go_on(100, 10)
+    assert plan.over, "units are only timed"
 
 
 class Store(dict[str, bytes]):
@@ -154,7 +245,7 @@ def test_all_ranks_trace_the_same_steps() -> None:
 
     def begins(rank: int, count: int) -> list[tuple[int, int]]:
         plan, series, found = Windows(2), series_of(count, 5e4), []
-        plan.provisional = True
+        plan.next(series_of(1), Ranks(store, rank))
         while len(found) < 2 and series.count < 200:
             window = plan.next(series, Ranks(store, rank))
             if window is not None:
@@ -167,6 +258,21 @@ def test_all_ranks_trace_the_same_steps() -> None:
     assert first == [(73, 1), (82, 2)]
     assert begins(1, 63) == begins(2, 73) == first
     assert begins(3, 74) == [(82, 2), (97, 3)], "one that learns too late joins in the second window"
+
+
+def test_all_ranks_trace_the_same_steps_of_a_second_phase() -> None:
+    """The ranks need no announcement, because a phase begins at the same step on all of them."""
+    store = Store()
+    found = []
+    for rank in (1, 0):
+        plan = Windows(2)
+        windows_of(200, plan)
+        plan.go_on(203, 3)
+        windows = [(count, plan.next(series_of(count), Ranks(store, rank))) for count in range(203, 220)]
+        found.append([(count, window.number) for count, window in windows if window is not None])
+    assert found[0] == found[1]
+    assert found[0][:2] == [(203, 4), (210, 5)]
+    assert not store
 
 
 def test_kinds_have_a_bound() -> None:

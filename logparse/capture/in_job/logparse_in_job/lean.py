@@ -73,8 +73,8 @@ class Counts:
     """The counters of one thread, by what the name of a call or step depends on.
 
     * ``inputs``: by the types, shapes and layouts of a call's inputs.
-    * ``forwards`` and ``steps``: by the inputs of the first call in a step, the number of calls, and the number of
-      changes of the leader. They hold calls with gradients, and steps of the optimizer.
+    * ``forwards`` and ``steps``: by the inputs of the first call in a step, the number of calls, and the phase of the
+      job. They hold calls with gradients, and steps of the optimizer.
     * ``undo`` is the counter to be lowered if the present call raises an exception.
     """
 
@@ -105,7 +105,7 @@ class Counts:
     def remember_period(self, sort: str, calls: Calls, series: Series, kind: Kind) -> None:
         """Remember which counter a step gets that ends after these calls."""
         leader, found = (self.optimizer, self.steps) if sort == "optimizer" else (self.forward, self.forwards)
-        _remember(found, (calls.shapes, calls.count, leader.changes), self.counter(series, kind))
+        _remember(found, (calls.shapes, calls.count, leader.phase), self.counter(series, kind))
 
 
 def _remember(found: Dict[Any, Any], key: Any, value: Any) -> Any:
@@ -187,7 +187,8 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
                     if mine["open"]:
                         calls.count, lean.latest = number + 1, calls
                         return True
-                    if not number:
+                    grad = grad_enabled()
+                    if not (number and grad):
                         key = ()
                         try:
                             for value in (*args, *kwargs.values()) if kwargs else args:
@@ -203,10 +204,10 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
                             key = sizes(args, kwargs)
                         found = counts.inputs.get(key)
                         shapes = "" if found is None else found.text
-                    if grad_enabled():
+                    if grad:
                         forward = counts.forward
-                        if forward.leader == id(module) and not forward.since and (number or found is not None):
-                            counter = counts.forwards.get((shapes, number + 1, forward.changes))
+                        if forward.leader == id(module) and forward.alone and (number or found is not None):
+                            counter = counts.forwards.get((shapes, number + 1, forward.phase))
                             if counter is not None:
                                 calls.count, calls.shapes, lean.latest = number + 1, shapes, calls
                                 counter.count += 1
@@ -249,7 +250,7 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
             if (
                 calls.count
                 and leader.leader == id(optimizer)
-                and not leader.since
+                and leader.alone
                 and not mine["inside"]
                 and not mine["open"]
                 and not flags[compiling]
@@ -259,7 +260,7 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
                 and frame.f_code is _STEP
                 and monotonic() < lean.due_s
             ):
-                counter = counts.steps.get((calls.shapes, calls.count, leader.changes))
+                counter = counts.steps.get((calls.shapes, calls.count, leader.phase))
                 if counter is not None:
                     outer = frame.f_back
                     while outer is not None:

@@ -49,7 +49,7 @@ _WORDS = {
     "graph": "graph replays",
     "forward": "module calls with gradients",
 }
-
+_LEADERS = {"optimizer": "another optimizer", "forward": "another model"}
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
 """Data about an observed call, kept until the call ends.
@@ -212,8 +212,11 @@ class Observer:
             calls.shapes = sizes(args, kwargs)
         if here.open:
             return None
+        grad = torch.is_grad_enabled()
+        if not grad and calls.count > 1:
+            calls.set_aside(sizes(args, kwargs))
         inputs = here.lean.remember_inputs(key, calls) if here.lean is not None else None
-        if torch.is_grad_enabled():
+        if grad:
             return None, True, None
         if over:
             self._count(calls, inputs)
@@ -248,18 +251,29 @@ class Observer:
         leaders = here.leaders[sort]
         if (sort, id(leader)) not in self._alive:
             self._watch(sort, leader, leaders)
-        changes = leaders.changes
+        changes, phases = leaders.changes, leaders.phases
+        if leaders.leader is None:
+            leaders.follow(id(leader), _work_of(sort, leader))
         made = leaders.comes(id(leader))
         if not made:
             return
         changed = leaders.changes != changes
-        if changed and sort in self._series:
-            self.tracing.second_phase()
-            self.lean.on = False
+        if changed:
+            leaders.work = _work_of(sort, leader)
+        if leaders.phases != phases:
+            self._begin_phase(sort, made)
         # A step of the job lasts from one such event to the next.
         start = None if changed else here.last_ends.get(sort)
         here.last_ends[sort] = end
         self._unit(sort, start, True, None, end, made)
+
+    def _begin_phase(self, sort: str, made: int) -> None:
+        """Trace some more steps, because another optimizer or model leads. It has made ``made`` steps or calls."""
+        unit = unit_of(self._series)
+        if unit is not None:
+            steps = made if unit == sort else 0
+            self.tracing.second_phase(self._series[unit].count + steps, steps)
+            self.lean.on = False
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
         """Arrange that an optimizer or a model is forgotten here when the job deletes it.
@@ -327,15 +341,18 @@ class Observer:
             self.lean.fold()
             series = self._series.get(sort) or self._series.setdefault(sort, Series())
             if sort in PERIODS:
-                name, calls = self._name_of_period(sort)
+                name, calls = self._name_of_period(sort, made)
             else:
                 calls = self.here.calls
                 name = calls.name
             kind = series.add(name, made)
             is_unit = unit_of(self._series) == sort
-            if sort in PERIODS and calls is self.here.calls and self._is_steady and self._has_trained:
+            usual = sort in PERIODS and made == 1 and calls is self.here.calls
+            if usual and self._is_steady and self._has_trained:
                 self.here.lean.remember_period(sort, calls, series, kind)
-            if is_unit or sort != "forward":  # Calls with gradients that are no units belong to the step that follows
+            if sort == "module":
+                calls.take_back()
+            elif is_unit or sort != "forward":  # Calls with gradients that are no units belong to the step that follows
                 calls.begin_anew()
             if threading.get_ident() != MAIN_THREAD:
                 tracing.several_threads = True
@@ -371,7 +388,7 @@ class Observer:
             kind = series.add(calls.name)
             if self._is_steady and inputs is not None:
                 inputs.alone = self.here.lean.counter(series, kind)
-            calls.begin_anew()
+            calls.take_back()
             if threading.get_ident() != MAIN_THREAD:
                 self.tracing.several_threads = True
         if self.record.is_due and unit_of(self._series) == "module":
@@ -407,8 +424,8 @@ class Observer:
     def _now(self) -> Any:
         return clock.now() if self.tracing.leaves_times_alone else None
 
-    def _name_of_period(self, sort: str) -> Tuple[str, Calls]:
-        """Return a name for the step that has just ended, and the model calls in it.
+    def _name_of_period(self, sort: str, made: int) -> Tuple[str, Calls]:
+        """Return a name for the step (or the ``made`` steps) that ended now, and the model calls since the step before.
 
         The name consists of the input sizes of the first call and the number of calls, for example ``float32[16, 3,
         224, 224] x2``.
@@ -417,8 +434,7 @@ class Observer:
         if not calls.count and not calls.shapes:
             # Autograd makes the step in its own thread, but another thread has called the module
             calls = self.lean.latest
-        changes = self.here.leaders[sort].changes
-        return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
+        return calls.name_of_each(made) + _of_phase(self.here.leaders[sort].phase), calls
 
     def _move(self, sort: str, name: str) -> None:
         """Start the profiler between two steps of the job, let it go on, or stop it, as the plan of traces says."""
@@ -527,7 +543,7 @@ class Observer:
             self.trial.at_end()
         if not ordinary.is_capturing():
             self._timer.read(wait=not ordinary.on_gpu())
-        for note in self._why_no_trace():
+        for note in self._why_no_trace() + self._untraced_phases():
             self.record.note(note)
         self.write()
 
@@ -565,6 +581,28 @@ class Observer:
             ]
         return []
 
+    def _untraced_phases(self) -> List[str]:
+        """Return a note for the user if the job ended so soon after a phase began that no window traced it."""
+        sort = unit_of(self._series)
+        if not self.traced or not self.tracing.written or sort not in PERIODS:
+            return []
+        leaders, other = self.here.leaders[sort], _LEADERS[sort]
+        counts = {}
+        for phase in range(1, leaders.phases + 1):
+            kinds = [x for name, x in self._series[sort].kinds.items() if name.endswith(_of_phase(phase))]
+            if kinds and not any(x.traced for x in kinds):
+                counts[phase + 1] = sum(x.count for x in kinds)
+        notes = []
+        if counts:
+            phases = ", ".join(f"phase {phase} ({count} {_WORDS[sort]})" for phase, count in counts.items())
+            notes.append(f"no trace of {phases}: the job used {other} there, and no traced window ended")
+        if leaders.begun:
+            notes.append(
+                f"no trace of the last {leaders.begun} {_WORDS[sort]}: the job used {other} for them, and they are too "
+                "few to be a phase of the job"
+            )
+        return notes
+
     def _observation_ended(self, why: str) -> None:
         """Stop counting and tracing after an error in logparse's code, and note the reason for the user."""
         self.lean.on = False
@@ -575,6 +613,21 @@ class Observer:
             self.tracing.give_up()
         finally:
             self.write()
+
+
+def _of_phase(phase: int) -> str:
+    """Return the end of a step's name in this phase of the job, which is empty for the first one, number 0."""
+    return f" (phase {phase + 1})" if phase else ""
+
+
+def _work_of(sort: str, leader: Any) -> Any:
+    """Describe which work an optimizer does, by its class and its numbers of parameters. Return None for a model."""
+    if sort != "optimizer":
+        return None
+    groups = object.__getattribute__(leader, "__dict__").get("param_groups", ())  # This runs no code of the job
+    with torch._C.DisableTorchFunction():
+        found = [x.requires_grad for group in groups for x in group["params"]]
+    return type(leader).__name__, len(found), sum(found)
 
 
 def _is_nested_step() -> bool:

@@ -19,7 +19,7 @@ from torch.autograd import profiler as autograd_profiler
 
 from . import ordinary
 from .importlib_bootstrap_frames import around
-from .ranges import cut_off, open_ranges
+from .ranges import OpenRanges
 
 _SILENT = 99
 _OTHER_THREAD = b"External init callback must run in same thread as registerClient"
@@ -32,7 +32,7 @@ class Profile:
     """
 
     def __init__(self) -> None:
-        self._ranges = open_ranges()
+        self._ranges = OpenRanges()
         self._profile: Any = None
         self._step: Any = None
         self._prepared = False
@@ -84,6 +84,12 @@ class Profile:
         if not self.is_on:  # The profiler was only prepared, and PyTorch can end only a started profiler
             self.start()
         self.step(0)
+        try:
+            self._ranges.end()
+        finally:
+            self._end(header, path)
+
+    def _end(self, header: Dict[str, Any], path: Optional[str]) -> None:
         if path is not None:
             _add_metadata(header)
         if ordinary.on_gpu() and not ordinary.is_capturing():
@@ -93,7 +99,6 @@ class Profile:
             with _detached():
                 results = torch.autograd._disable_profiler()
             getattr(autograd_profiler, "_run_on_profiler_stop", int)()
-            cut_off(self._ranges)
             if path is not None:
                 _save(results, path)
 

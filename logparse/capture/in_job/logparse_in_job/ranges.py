@@ -1,6 +1,9 @@
-"""Avoid a crash if a range of ``torch.profiler.record_function`` is still open when logparse stops the profiler.
+"""End open ranges of ``torch.profiler.record_function`` in logparse's trace before the profiler stops.
 
-If another profiler is on when such a range ends, PyTorch writes to memory that was freed.
+* If another profiler is on when such a range ends later, PyTorch writes to memory that was freed.
+* If two ranges of one thread are open within a step when the profiler stops, PyTorch prints a warning. Usually one of
+  them is ``Optimizer.step#…``, and the job has begun the other one: ``with record_function("update"):
+  optimizer.step()``.
 """
 
 # An open range holds the memory address of a record of the profiler that was on when the range began.
@@ -9,40 +12,68 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Any, List, Set
+import threading
+from typing import Any, List
 
 import torch
 
 _kept: List[Any] = []
-"""Handles of ``record_function`` ranges that were separated from the profiler.
+"""Records that were taken from ``record_function`` ranges and could not be ended.
 
-The handles are kept here, because PyTorch would end a range once its handle is freed.
+They are kept here, because PyTorch would end a record once its handle is freed.
 """
 
 
-def open_ranges() -> Set[int]:
-    """Return the ids of the ``record_function`` ranges that are open now, in any thread.
+class OpenRanges:
+    """Ends those ranges of the job in a trace that began within the window and are still open when it ends.
 
-    A range that has ended may be included, if an object still refers to it.
+    It is made before the profiler starts.
     """
-    return {id(each) for each in _ranges()}
+
+    def __init__(self) -> None:
+        # An id alone would not do: a later range may get the id of one that the job has dropped.
+        self._before = {id(each): each.record for each in _ranges()}
+        # No profiler is on, so no profiler knows this record.
+        with torch._C.DisableTorchFunction():
+            self._unknown = torch.ops.profiler._record_function_enter_new("", None)
+
+    def end(self) -> None:
+        """End the open ranges for the profiler, which is about to stop.
+
+        The job notices no difference: it ends each range later, with a record that no profiler knows.
+        """
+        began = [each for each in _ranges() if each.record is not self._before.get(id(each))]
+        found = [each for each in began if each.run_callbacks_on_exit]
+        ended = []
+        for each in found:
+            ended.append(each.record)
+            each.record = self._unknown
+        # A thread that ends a range at this moment may have taken its record before the exchange.
+        if _another_thread_ends_one():
+            _kept.extend(ended)
+            return
+        with torch._C.DisableTorchFunction():
+            for record in ended:
+                torch.ops.profiler._record_function_exit._RecordFunction(record)
 
 
-def cut_off(before: Set[int]) -> None:
-    """Detach the open ``record_function`` ranges from the profiler, because they may end after it has stopped.
-
-    Ranges whose ids are in ``before`` are left alone. The job notices no difference.
-    """
-    for each in _ranges():
-        if id(each) not in before and each.run_callbacks_on_exit:
-            # Each range gets a new record that the profiler does not know. The range still ends when the job ends it.
-            _kept.append(each.record)
-            with torch._C.DisableTorchFunction():
-                each.record = torch.ops.profiler._record_function_enter_new(each.name, each.args)
+def _another_thread_ends_one() -> bool:
+    code, frames = torch.autograd.profiler.record_function.__exit__.__code__, sys._current_frames()
+    del frames[threading.get_ident()]  # A reference to the frame of this call would be garbage for the job's collector
+    while frames:
+        inner: Any = frames.popitem()[1]
+        while inner is not None:
+            if inner.f_code is code:
+                return True
+            inner = inner.f_back
+    return False
 
 
 def _ranges() -> List[Any]:
-    """Return all ``torch.profiler.record_function`` objects of this process that were begun (``with`` was entered)."""
+    """Return all ``torch.profiler.record_function`` objects of this process that were begun (``with`` was entered).
+
+    A range that has ended may be included, if an object still refers to it.
+    """
     # Only objects that refer to the class are searched. A list of all objects would contain tuples that other threads
     # are still building. If another object refers to such a tuple, Python cannot finish the tuple, and raises
     # SystemError in the job's code.

@@ -118,6 +118,7 @@ class Tracing:
         self._sort = ""
         self._windows = self._new_windows()
         self._by_time = 0
+        self._provisional: Optional[int] = None
         self.window: Optional[OpenWindow] = None
         self.graphs = Graphs(bool(traced))
         self.written: List[int] = []
@@ -152,9 +153,17 @@ class Tracing:
     def has_windows_of_time(self) -> bool:
         return self._by_time > 0
 
-    def second_phase(self) -> None:
-        """Trace some more steps, because the job's work has changed: now it uses another optimizer or model."""
-        self._windows.go_on()
+    def second_phase(self, count: int, made: int) -> None:
+        """Trace some more steps, because the job's work has changed: now it uses another optimizer or model.
+
+        The job has done ``count`` steps so far, ``made`` of them with the other optimizer or model. An open window
+        ends, because its next step would be of both phases.
+        """
+        window = self.window
+        if window is not None and window.is_mine and not window.one_call and window.sort != BY_TIME:
+            self._finish(write=bool(window.kinds))
+        self._provisional = None  # The last phase keeps it, if it has no other window
+        self._windows.go_on(count, made)
 
     # ------------------------------------------------------------------------------------------------------ one call
 
@@ -240,19 +249,23 @@ class Tracing:
         window = self.window
         if window is None:
             return
-        number = window.plan.number
+        plan = window.plan
         try:
-            window.end(self.graphs, self._record.trace_path(number) if write else None)
+            window.end(self.graphs, self._record.trace_path(plan.number) if write else None)
         finally:
             self.window = None
         if not write:
             if window.sort in self._series:
-                self._windows.given_up(number, self._series[window.sort])
+                self._windows.given_up(plan, self._series[window.sort])
         else:
-            self.written.append(number)
-            if number:
+            self.written.append(plan.number)
+            if plan.provisional:
+                self._provisional = plan.number
+            else:
                 self._windows.written(self._series[window.sort])
-                self._remove(0)  # the provisional window
+                if self._provisional is not None:
+                    self._remove(self._provisional)
+                    self._provisional = None
         self._ended()
 
     def give_up(self) -> None:
@@ -284,7 +297,7 @@ class Tracing:
         for series in self._series.values():
             for kind in series.kinds.values():
                 kind.traced = 0
-        self._windows, self._by_time = self._new_windows(), 0
+        self._windows, self._by_time, self._provisional = self._new_windows(), 0, None
 
     def _remove(self, number: int) -> None:
         if number in self.written:

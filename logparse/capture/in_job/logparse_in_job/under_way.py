@@ -12,13 +12,14 @@ class Calls:
     """Counts the calls of the job's models since the last step ended.
 
     ``count`` is their number. ``shapes`` describes the inputs of the first call, for example ``float32[16, 3, 224,
-    224]``.
+    224]``. A call without gradients, for example of a teacher, may be a step of its own. The calls before it are then
+    set aside until it ends.
     """
 
-    __slots__ = ("count", "shapes")
+    __slots__ = ("_aside", "count", "shapes")
 
     def __init__(self) -> None:
-        self.count, self.shapes = 0, ""
+        self.begin_anew()
 
     @property
     def name(self) -> str:
@@ -26,10 +27,24 @@ class Calls:
 
         For example, ``float32[16, 3, 224, 224] x2`` is a step with two calls.
         """
-        return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
+        return self.name_of_each(1)
+
+    def name_of_each(self, steps: int) -> str:
+        """Return the name of each of several equal steps, to which the calls belong."""
+        count = self.count // steps
+        return self.shapes + (f" x{count}" if count > 1 else "") or "?"
 
     def begin_anew(self) -> None:
-        self.count, self.shapes = 0, ""
+        self.count, self.shapes, self._aside = 0, "", (0, "")
+
+    def set_aside(self, shapes: str) -> None:
+        """Set the calls so far aside, because a call with inputs of these ``shapes`` begins that may be a step."""
+        self._aside = self.count - 1, self.shapes
+        self.count, self.shapes = 1, shapes
+
+    def take_back(self) -> None:
+        """Go on with the calls that were set aside, because the call after them has ended."""
+        (self.count, self.shapes), self._aside = self._aside, (0, "")
 
 
 Leaders = Dict[str, Leader]
@@ -58,5 +73,5 @@ class UnderWay(threading.local):
         self.open = ""
         self.calls = Calls()
         self.last_ends: Dict[str, Any] = {}
-        self.leaders: Leaders = {"optimizer": Leader(), "forward": Leader()}
+        self.leaders: Leaders = {"optimizer": Leader(), "forward": Leader(soon=10)}
         self.lean: Any = None

@@ -161,22 +161,63 @@ def _least_calls(series: Mapping[str, Series]) -> int:
 class Leader:
     """Chooses which optimizer or model marks the end of the job's steps, if the job has several of them.
 
-    The first one that is used is chosen. If another one is then used ``_SUCCESSION`` times while the first one is not,
-    the other one is chosen, because the job has gone on to a second phase. In a job that trains a discriminator five
-    times per step of the generator, and in a job with one optimizer per parameter, the choice stays the same.
+    The first one that is used is chosen. If another one is then used several times while the first one is not, the
+    other one is chosen, because the job has gone on to a second phase. How many times that must be depends on the job
+    until then. *Run* is how often another one was used, at most, between two uses of the chosen one:
 
-    * ``leader`` identifies the chosen one.
-    * ``since`` holds how often each other one was used since the chosen one was used.
+    =========================================================  ==================================
+    case                                                       number of times
+    =========================================================  ==================================
+    the chosen one was used less than ``_SUCCESSION`` times    ``_SUCCESSION``
+    the other one was used before, too                         2 run + 1, at least ``_SUCCESSION``
+    the other one is new                                       2 run + 1, at least ``soon``
+    =========================================================  ==================================
+
+    In a job that trains a discriminator five times per step of the generator, and in a job with one optimizer per
+    parameter, the choice stays the same.
+
+    If the job deletes the chosen one, the next one that is used is chosen. It begins a phase if it does other work.
+
+    * ``leader`` identifies the chosen one, and ``work`` describes its work (see ``follow``).
+    * ``alone`` is True if the chosen one was used at least ``_SUCCESSION`` times, and no other one since its last use.
+      Then its next use changes nothing here that matters, so ``lean.py`` need not tell it.
+    * ``phase`` is the number of the present phase, from 0. If the job returns to an optimizer (or model), it returns to
+      its phase. ``phases`` is the largest number so far.
     * ``changes`` tells how often another one was chosen.
     """
 
     _SUCCESSION = 10
-    __slots__ = ("changes", "leader", "since")
+    # fmt: off
+    __slots__ = (
+        "_first", "_longest", "_phases", "_run", "_since", "_soon", "_used",
+        "alone", "changes", "leader", "phase", "phases", "work",
+    )
+    # fmt: on
 
-    def __init__(self) -> None:
+    def __init__(self, soon: int = 3) -> None:
+        self._soon = soon
         self.leader: Optional[int] = None
-        self.since: Dict[int, int] = {}
-        self.changes = 0
+        self.work: Any = None
+        self.alone = False
+        # How often each other one was used since the last use of the chosen one.
+        self._since: Dict[int, int] = {}
+        self.phase = self.phases = self.changes = 0
+        self._phases: Dict[int, int] = {}
+        # How often the chosen one was used, and the longest runs: before its last use, and since then.
+        self._used = self._longest = self._run = 0
+        # How often the chosen one was used before the first use of each other one.
+        self._first: Dict[int, int] = {}
+
+    def follow(self, key: int, work: Any = None) -> None:
+        """Choose this optimizer or model, because the job has deleted the one that was chosen, or had none.
+
+        ``work`` tells two works apart, for example by the number of trained parameters. None: nothing is known.
+        """
+        known = self.work is not None and work is not None
+        is_new = known and work != self.work and self._used >= self._SUCCESSION
+        self._choose(key, self.phases + 1 if is_new else self.phase, 0)
+        self.changes += is_new
+        self.work = work
 
     def comes(self, key: int) -> int:
         """Note that an optimizer made a step (or a model was called). Return how many steps of the job that ends.
@@ -189,19 +230,57 @@ class Leader:
         ``key`` identifies the optimizer or model.
         """
         if self.leader is None:
-            self.leader = key
+            self.follow(key)
         if key == self.leader:
-            self.since.clear()
+            self._used += 1
+            if not self.alone:
+                self._longest, self._run = max(self._longest, self._run), 0
+                self._since.clear()
+                self.alone = self._used >= self._SUCCESSION
             return 1
-        self.since[key] = made = self.since.get(key, 0) + 1
-        if made < self._SUCCESSION:
+        self.alone = False
+        self._since[key] = made = self._since.get(key, 0) + 1
+        self._run = max(self._run, made)
+        is_new = self._first.setdefault(key, self._used) == self._used
+        if made < self._needed(is_new):
             return 0
-        self.leader, self.changes = key, self.changes + 1
-        self.since.clear()
+        self._succeed(key, made)
         return made
+
+    def _needed(self, is_new: bool) -> int:
+        if self._used < self._SUCCESSION:
+            return self._SUCCESSION
+        return max(self._soon if is_new else self._SUCCESSION, 2 * self._longest + 1)
+
+    def _succeed(self, key: int, made: int) -> None:
+        left = self._used
+        returns = key in self._phases
+        self._choose(key, self._phases[key] if returns else self.phases + 1, made)
+        self.changes += 1
+        if returns and left < self._SUCCESSION:  # The few steps of the other one were no phase, and may come again
+            self._longest = left
+
+    def _choose(self, key: int, phase: int, used: int) -> None:
+        self.leader, self.phase, self.phases = key, phase, max(self.phases, phase)
+        self._phases[key] = phase
+        self._used, self._longest, self._run = used, 0, 0
+        self.alone = False
+        self._since.clear()
+        self._first.clear()
+
+    @property
+    def begun(self) -> int:
+        """The number of steps of another optimizer (or calls of another model) that may be the start of a phase.
+
+        They came after the last step of the job. It is 0 if the job has made as many between its steps before.
+        """
+        is_unusual = self._run > self._longest and (self._used >= self._SUCCESSION or self._run >= self._soon)
+        return self._run if is_unusual else 0
 
     def gone(self, key: int) -> None:
         """Forget an optimizer (or model) that the job has deleted."""
-        self.since.pop(key, None)
+        self._since.pop(key, None)
+        self._first.pop(key, None)
+        self._phases.pop(key, None)
         if key == self.leader:
             self.leader = None

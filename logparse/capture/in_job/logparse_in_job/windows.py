@@ -10,9 +10,12 @@ settled        once the times have settled (``Series.ready``), or at half of the
                earlier run of the job has told them; each further window ``_GAPS`` units after the last one
 =============  ============================================================================================
 
-Once a settled window is written, the provisional window is left out. Settled windows are traced until the windows
-contain a step of every input size that at least 5 % of the steps have. There are at least ``_FEW`` and at most ``MOST``
-windows.
+A later phase of the job, for example with another optimizer, has a provisional window as soon as it is noticed. Its
+next window begins at its step ``_LATER``. All ranks notice a phase at the same step, so they need no announcement.
+
+Once a settled window is written, the provisional window of the same phase is left out. Settled windows are traced until
+the windows contain a step of every input size that at least 5 % of the steps have. There are at least ``_FEW`` and at
+most ``MOST`` windows. Each later phase, up to ``_MOST_PHASES``, has ``_FEW`` more.
 
 The ranks of a job begin their settled windows together. For this, rank 0 announces the first step in the store of
 ``torch.distributed``. Rank 0 does so early enough that no rank has passed that step.
@@ -36,18 +39,24 @@ _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
 
 The number is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
 """
+_LATER, _SOON = 10, 3
+"""At which step of a later phase its first settled window begins, and how many steps after its beginning at least."""
+_MOST_PHASES = 6
 _MOST_GIVEN_UP = 20
 _ANNOUNCED = "logparse_trace_at"
 BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """The plan for one trace: how many steps of the job the profiler skips (``warm_up``), and how many it records."""
+    """The plan for one trace: how many steps of the job the profiler skips (``warm_up``), and how many it records.
 
-    # Trace 0 is provisional, and is deleted once there is a better one.
+    A provisional trace is deleted once there is a better one.
+    """
+
     number: int
     warm_up: int
     units: int
+    provisional: bool = False
 
 
 class Ranks(NamedTuple):
@@ -74,6 +83,9 @@ class Windows:
         self.begin_at = 0
         self.ready = ""
         self._given_up = 0
+        self._numbers = 0
+        # In the present phase of the job, there are at least this many windows, counted as in ``done``.
+        self._least, self._phases = _FEW, 1
 
     @property
     def over(self) -> bool:
@@ -91,40 +103,54 @@ class Windows:
         if self.over:
             return None
         if not self.provisional and series.count:
-            self.provisional, self.ready = True, f"not settled: unit {series.count + 1} alone was traced"
-            return Window(0, 0, 1)
+            self.provisional = True
+            if not self.done:
+                self.ready = f"not settled: unit {series.count + 1} alone was traced"
+            return Window(self._number(), 0, 1, provisional=True)
         if not self._is_time(series, ranks):
             return None
         self.done += 1
-        return Window(self.done, 0 if one_call else 1, 1 if one_call else self._units)
+        return Window(self._number(), 0 if one_call else 1, 1 if one_call else self._units)
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers - 1
 
     def written(self, series: Series) -> None:
         """Note that a regular trace was written, and plan at which step the next one begins."""
-        self.begin_at = series.count + 1 + _GAPS[self.done - 1]
+        self.begin_at = series.count + 1 + _GAPS[self.done - 1 - (self._least - _FEW)]
 
-    def given_up(self, number: int, series: Series) -> None:
-        """Plan another trace, because trace ``number`` could not be completed. After too many failures, stop tracing.
+    def given_up(self, plan: Window, series: Series) -> None:
+        """Plan another trace, because this one could not be completed. After too many failures, stop tracing.
 
         For example, a trace cannot be completed if the job starts a profiler of its own.
         """
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:
             self.end()
-        elif not number:
+        elif plan.provisional:
             self.provisional = False
         else:
             self.done = max(self.done - 1, 0)
             self.begin_at = series.count + 1 + _GAPS[0]
 
-    def go_on(self) -> None:
+    def go_on(self, count: int, made: int) -> None:
         """Allow a few more traces, because the job now does other work than in the earlier traces.
 
-        For example, it trains another model after the first one.
+        For example, it trains another model after the first one. The job has done ``count`` steps so far, ``made`` of
+        them in the new phase.
         """
-        self.done, self.begin_at = min(self.done, MOST - _FEW), 0
+        if not self._units or self._phases == _MOST_PHASES:
+            return
+        self._phases += 1
+        self.provisional = False
+        if self.done:
+            self.done = min(self.done, MOST - _FEW)
+            self._least = self.done + _FEW
+            self.begin_at = count + max(_LATER - made, _SOON)
 
     def _is_time(self, series: Series, ranks: Ranks) -> bool:
-        if self.done >= _FEW and series.all_traced:
+        if self.done >= self._least and series.all_traced:
             self.end()
             return False
         if self.begin_at:
@@ -159,4 +185,5 @@ class Windows:
         at, _, self.ready = store.get(_ANNOUNCED).decode().partition(" ")
         self.begin_at = int(at)
         if series.count > self.begin_at:  # Windows with different units on the ranks cannot be compared
+            self._numbers += 1
             self.done, self.begin_at = 1, self.begin_at + 1 + self._units + 1 + _GAPS[0]
