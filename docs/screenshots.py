@@ -88,16 +88,15 @@ def three_devices(store: Store, folder: Path) -> None:
 
 STORES = (
     Shown(demo, {"demo": ("light", "?view=overview")}),
-    Shown(training, {"overview": ("light", "?view=overview")}),
+    Shown(training, {"overview": ("light", "?view=overview"), "regret": ("light", "?view=regret")}),
     Shown(
         find_db,
         {
             "roofline": ("light", "?view=roofline"),
-            "regret": ("light", "?view=regret"),
             "backward-weights": ("dark", "?view=weights"),
         },
     ),
-    Shown(three_devices, {"before-after": ("light", "?view=compare&run=before&compare=after")}),
+    Shown(three_devices, {"before-after": ("light", "?view=compare&run=after&compare=before")}),
 )
 
 
@@ -170,6 +169,7 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
                 page.wait_for_selector("#verdict .bone", state="detached")
                 page.wait_for_selector(".cards" if "overview" in query else "#charts .chart:visible .main-svg")
                 page.wait_for_selector("#table tbody tr:has-text('s')")
+                page.wait_for_function("document.querySelector('#doing').textContent === ''")
                 page.evaluate("document.querySelector('.store').textContent = ''")  # it shows a temporary folder's name
                 page.wait_for_timeout(2_500)
                 path = out / f"{name}.png"

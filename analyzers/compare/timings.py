@@ -6,6 +6,8 @@ kernel is used:
 
 * the library's choice, if a log names it
 * otherwise, in a replay, the default
+* otherwise the kernel of the system find-db, if a user find-db has a faster one, and no log shows which file the job
+  reads (``logparse/libraries/miopen/find_db_choice.py``). ``top`` and ``recommend`` take the same time
 * otherwise the fastest kernel, because a tuner or a find-db makes the library use it
 
 The module is SQL over stored tables or DataFrames. So the hundreds of thousands of operators do not become Python
@@ -23,6 +25,7 @@ import pyarrow as pa
 from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, PICKED, RACE, TRACE
 from analyzers.evidence.tables import Tables, cached_per_run, query_frames
 from logparse.lazy import duckdb, pd
+from logparse.libraries.miopen import find_db_choice
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.links import find_link_level
 from logparse.model import DEFAULT, problem_from_text
@@ -117,9 +120,12 @@ _ROWS = f"""
                    'noise': nullif({_NOISE}, 'nan')}}) as f
         from (
             select * from (select * replace (coalesce(called_as, problem) as problem)
-                           from measurements left join meant using (problem))
+                           from measurements left join meant using (problem)
+                           left join (select problem, system_id, system_solution from rivals) using (problem))
             left join picks using (problem) left join defaults using (source_id)
             where status = 'ok' and time_us > 0 and isfinite(time_us)
+                  and (system_id is null or pick is not null or origin <> 'find-db'
+                       or source_id = system_id and solution = system_solution)
             qualify called_as is null or pick is null
                     or bool_or(solution = pick) over (partition by problem, origin))
         group by problem, basis)"""
@@ -127,6 +133,7 @@ _ROWS = f"""
 
 If a time may not be used, it is left empty. Its row then only shows that the operator was measured. If the run calls
 the operator by another text (``meant``), and a log names its kernel, only a file that times this kernel has a time.
+If two find-dbs disagree (``rivals``) and no log names the kernel, the system find-db has the time.
 """
 _STAGES = {
     "picks": main_picks_sql(origins=PICKED),
@@ -134,6 +141,7 @@ _STAGES = {
     "defaults": f"select source_id, solution as own from ({DEFAULTS})",
     "launched": launches_sql(),
     "called": _CALLED,
+    "find_dbs": find_db_choice.FIND_DBS,
 }
 """SQL for small intermediate tables, which ``_ROWS`` reads.
 
@@ -164,7 +172,7 @@ def times_of_run(store: Store, run: str | None = None) -> RunTimes:
     Raises StoreError if there is no such run.
     """
     run = store.latest_run(run)
-    with store.reading(" ".join([*_STAGES.values(), _ROWS, _FORMATS]), run) as con:
+    with store.reading(" ".join([*_STAGES.values(), find_db_choice.RIVALS, _ROWS, _FORMATS]), run) as con:
         con.execute(f"create temp table units_each as {UNITS_EACH}", {"run": run})
         return _times(con, run)
 
@@ -199,6 +207,8 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     con.execute("create temp table meant (problem text, called_as text)")
     if meant:
         con.executemany("insert into meant values (?, ?)", [*meant.items()])
+    ((both,),) = con.execute(find_db_choice.HAS_BOTH).fetchall()
+    con.execute(f"create temp table rivals as {find_db_choice.RIVALS if both else find_db_choice.NO_RIVALS}")
     rows = con.sql(_ROWS).to_arrow_table(_BATCH)
     machine = machine_of_files(con.execute("select source_id, name, value from facts").fetchall())
     formats = {name: (calls or 0, times or 0) for name, calls, times in con.execute(_FORMATS).fetchall()}

@@ -15,7 +15,7 @@ The columns are the filters and numbers of ``selection``, and:
 * ``pick_us``: time of the pick, if another solution was tried, too. If only the pick was timed, its time is
   ``best_us``, and the loss is unknown.
 * ``basis``: how the pick's time is known.
-* ``best``, ``best_us``: the best known solution.
+* ``best``, ``best_us``: the best known solution. If only the run's traces time the problem, it is their mean.
 * ``time_us``: time of a call, from the first source that has it: the run's own traces, the pick, the system find-db's
   pick if no log shows which find-db the job reads (``libraries/miopen/find_db_choice.py``), a finding, the best.
 * ``own``: True if that time is from the run itself. If it is from another run, ``file`` names that run.
@@ -31,8 +31,9 @@ The columns are the filters and numbers of ``selection``, and:
 * ``apart``: True if ``best_us`` is from a file of a known device, and the device of the run's calls is unknown. The
   time is then shown, but it is no time of the run: ``time_us``, the sums and the savings are unknown.
 * ``w_us``, ``f_us``, ``b_us``: times of the three passes of a layer, in the row of its backward weights (W). All are
-  from one source, which ``passes_from`` names: the row's file, else the run's traces, else another file. If a log names
-  another solver of W, ``w_us`` is the time of that solver. ``w_solution``: the solution that takes ``w_us``.
+  from one source, which ``passes_from`` names: the run's traces, else the row's file, else another file. In traces they
+  are means, so ``w_us`` is ``time_us``. If a log names another solver of W, ``w_us`` is the time of that solver.
+  ``w_solution``: the solution that takes ``w_us``.
 * ``sibling_us``: the longer time of F and B. ``sibling_ratio``: ``w_us`` over it. ``w_total_us``: calls × ``w_us``.
   ``beyond_us``: calls × (``w_us`` − ``sibling_us``), at least 0.
 * ``source_id``; ``measured``: text of the measured problem: the same one, or one that may mean the same call.
@@ -382,9 +383,11 @@ _STAGES: Mapping[str, str] = {
         work as (
           select hash(problem) as h, any_value(kind) as kind, sum(calls)::double as calls,
                  min(calls_from) as calls_from from counted_ group by h)
-        select w.h, w.kind, w.calls, w.calls_from, k.traced_us, t.* exclude (h)
+        select w.h, w.kind, w.calls, w.calls_from, k.traced_us,
+               t.* exclude (h, in_trace) replace (if(in_trace, coalesce(traced_us, best_us), best_us) as best_us)
         from work w left join traced_ k using (h) left join (
-            select t.*, b.h is not null as apart from each_ t semi join work using (h) join files_ f using (file)
+            select t.*, b.h is not null as apart, own_run and origin = 'trace' as in_trace
+            from each_ t semi join work using (h) join files_ f using (file)
             left join blocked b on b.h = t.h and b.source_id = f.source_id
             where b.h is null or not b.known and t.h not in (select h from traced_)
             qualify row_number() over (
@@ -409,9 +412,13 @@ _BASES = """
       select true as called, * from called_
       union all by name
       select false as called, * from each_ semi join alone_ using (file)),
+    in_trace_ as (  -- the medians of the run's traces, whose means are traced_us
+      select e.* from each_ e join files_ f using (file) join traced_ using (h) where own_run and f.origin = 'trace'),
     best_ as (  -- of each file; without a file as the run's traces have it
-      select file, h, best_us, best from each_ where best_us is not null
-      union all select null, h, traced_us, null from called_ where traced_us is not null),
+      select file, h, best_us, best from each_ anti join in_trace_ using (file, h) where best_us is not null
+      union all select null, c.h, c.traced_us, t.best from called_ c
+        left join (select h, any_value(best) as best from in_trace_ group by h) t using (h)
+      where c.traced_us is not null),
     passes_ as (
       select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
              min(best_us) filter (d.direction = 'B') as b_us
@@ -425,7 +432,7 @@ _BASES = """
       where (r.called or w.file = r.file) and not coalesce(b.known, false)
       qualify row_number() over (
           partition by r.h, r.called, r.file
-          order by w.file is not distinct from r.file desc, w.file is not null, not f.own_run,
+          order by w.file is not null, w.file is not distinct from r.file desc, not f.own_run,
                    p.f_us is null or p.b_us is null, w.file) = 1)
     select left(md5(d.problem || if(r.called, '', '|' || f.source_id || '|' || f.origin)), 12) as id,
            r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,

@@ -206,6 +206,17 @@ def scripts(
     return made, notes
 
 
+def names_of_scripts(
+    problems: Iterable[Problem | None], searches: Sequence[SearchScript] = SEARCH_SCRIPTS
+) -> tuple[str, ...]:
+    """Return the names of the scripts that search for faster kernels for these operators, such as ``tune_miopen.sh``.
+
+    The script of the first operator comes first.
+    """
+    names = (search.name for problem in problems for search in searches if isinstance(problem, search.problems))
+    return tuple(dict.fromkeys(names))
+
+
 def _commands(problems: Sequence[Problem], search: SearchScript) -> tuple[list[Shell], list[str]]:
     """Return the commands that search for faster kernels for these operators, each command once.
 

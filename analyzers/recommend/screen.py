@@ -14,6 +14,7 @@ from pathlib import Path
 
 from analyzers.evidence import ladders
 from analyzers.recommend import apply_module, apply_script, documents, render
+from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import (
     Share,
@@ -29,7 +30,7 @@ from analyzers.recommend.verdict import (
 )
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
-from logparse.model import Advise, ChangeProgram, Search, UseRows
+from logparse.model import SURENESS, Advise, ChangeProgram, Search, UseRows
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
@@ -82,7 +83,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     screen.
     """
     seen = verdict(found)
-    typed = list(_list_commands(found, seen, written)) if seen.todo else []
+    typed = list(_list_commands(found, seen.todo, written)) if seen.todo else []
     useless = "; no override file could be written" if any(x.startswith(_NO_ROW) for x in typed) else ""
     head = _wrap_line(f"recommend: {seen.headline}{useless}", 4)
     head += split_lines(seen) if seen.split else []
@@ -97,6 +98,8 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     head += _wrap_line(f"  {seen.limit}", 4) if seen.limit else []
     listed = _fitting(seen, n, LINES - 2 - len(head) - len(typed))
     room = len(listed)
+    # A command for a thing that is not listed would seem to belong to another one.
+    typed = list(_list_commands(found, seen.todo[:room], written))
     spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
     for todo, block in zip(seen.todo, listed, strict=False):
         if isinstance(todo.remedy, UseRows):
@@ -204,7 +207,7 @@ class _Widths:
 def _widths(todo: Sequence[Todo], name: str) -> _Widths:
     """Choose the widths of the columns. ``name`` is the name of the column of savings, if it fits the screen."""
     certainty = max([len("certainty"), *(len(x.certainty) for x in todo)])
-    title = min(_TITLE, max(len(make_printable(x.title)) for x in todo))
+    title = min(_TITLE, max(len(_name_titles(todo)), *(len(make_printable(x.title)) for x in todo)))
     saves = max(map(len, [*format_savings(todo), "saves"]))
     widths = _Widths(title, max(saves, len(name)), certainty)
     return widths if len(widths.line("", "", "", "")) <= COLUMNS else _Widths(title, saves, certainty)
@@ -214,8 +217,17 @@ def heading(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = F
     """Return the heading above the list of things to do: the names of the columns."""
     name = _name_saving_column(todo, seen)
     width = _widths(todo, name)
-    line = width.line("", "to do", name if len(name) <= width.saves else "saves", "certainty")
+    line = width.line("", _name_titles(todo), name if len(name) <= width.saves else "saves", "certainty")
     return f"{line}how" if whole or _fits_beside(todo, name, first) else line.rstrip()
+
+
+def _name_titles(todo: Sequence[Todo]) -> str:
+    """Return the name of the column of things to do. It says that the surest come first, if they do.
+
+    A small saving may stand behind larger ones that are less sure.
+    """
+    ranks = [SURENESS.index(x.sureness) for x in todo]
+    return "to do, the surest first" if len(todo) > 1 and ranks == sorted(ranks) else "to do"
 
 
 def _name_saving_column(todo: Sequence[Todo], seen: Verdict) -> str:
@@ -322,12 +334,14 @@ def _change(todo: Todo, number: int | None) -> str:
     return "; ".join([f"{change_text(todo)}{about}{per}", *where]) + more
 
 
-def _list_commands(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Yield shell commands to paste, which test the recommended changes, use them, or look for more.
+def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written) -> Iterator[str]:
+    """Yield shell commands to paste, which test the listed changes, use them, or look for more.
+
+    * ``todo``: the things to do that are listed.
 
     Commands use ``$D``, the folder with the files, which the first line sets.
     """
-    listed = {type(x.remedy) for x in seen.todo}
+    listed = {type(x.remedy) for x in todo}
     out = written.out.absolute()
     placed = [(file.path.parent.absolute(), file) for file in written.files if file.path is not None]
     folders = list(dict.fromkeys(place for place, _ in placed if place != out))
@@ -339,7 +353,7 @@ def _list_commands(found: Recommendation, seen: Verdict, written: Written) -> It
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
         yield from _fold_command(f"D={named}")
-    replayed = [x for x in seen.todo if x.findings and not x.confirmed]
+    replayed = [x for x in todo if x.findings and not x.confirmed]
     if replayed:
         label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"
         yield from _fold_command(f"{label}  {command_line(written.store, 'replay', '--run', found.run)}")
@@ -351,7 +365,7 @@ def _list_commands(found: Recommendation, seen: Verdict, written: Written) -> It
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
         yield from _fold_command(f"ladder   {command_line(written.store, *words)}")
-    if any(x.assumes for x in seen.todo):
+    if any(x.assumes for x in todo):
         yield from _fold_command(f"settle   {' && '.join(settling(written.store, found.run, written.runs))}")
     if folders[1:] and UseRows in listed:
         yield from _fold_command(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
@@ -370,18 +384,18 @@ def _list_commands(found: Recommendation, seen: Verdict, written: Written) -> It
     if actions and apply_module.NAME in names:
         yield from (line for use in names[apply_module.NAME].lines for line in _fold_command(f"apply    {use}"))
     timed = {x.action.name for x in found.actions}
-    changes = [x.remedy.solution for x in seen.todo if isinstance(x.remedy, ChangeProgram)]
+    changes = [x.remedy.solution for x in todo if isinstance(x.remedy, ChangeProgram)]
     if untimed := [x for x in changes if x not in timed and x in _names_of_actions()]:
         yield from _fold_command(f"try      {command_line(None, 'try', *untimed)} -- JOB")
-    scripts: dict[str, str] = {}
+    searched = (found.findings[n - 1].problem for x in todo if isinstance(x.remedy, Search) for n in x.findings)
+    wanted, scripts = names_of_scripts(searched), dict[str, str]()
     for place, _, name in (x.rpartition("/") for x in names):
-        if name.startswith("tune_"):
+        if name in wanted:
             scripts.setdefault(name, place)
     searches = [
-        f"(cd {here}{f'/{shell_word(place)}' if place else ''} && {_program(x)} {shell_word(x)})"
-        for x, place in scripts.items()
+        f"(cd {here}{f'/{shell_word(place)}' if place else ''} && sh {shell_word(x)})" for x, place in scripts.items()
     ]
-    if searches and Search in listed:
+    if searches:
         yield from _fold_command(f"search   {'; '.join(searches)}")
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
@@ -404,10 +418,6 @@ def _names_of_actions() -> frozenset[str]:
 def _shorten_path(place: Path, base: Path, name: str) -> str:
     """Return the path of a file relative to ``base``, or its name if its folder lies elsewhere."""
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
-
-
-def _program(script: str) -> str:
-    return "sh" if script.endswith(".sh") else "python"
 
 
 def _render_rest(seen: Verdict, written: Written, room: int) -> str:

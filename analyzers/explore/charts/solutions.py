@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analyzers.evidence.origins import TRACE
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import log_axis_over
 from analyzers.explore.charts.palette import Theme, blank, styled
@@ -44,7 +45,7 @@ def solutions(
     # the times of similar GEMMs or convolutions is shaded.
     _draw_samples(figure, timed, names, theme)
     for group, look, legend in (
-        ([x for x in timed if x[0].solution != pick], {"color": theme.accent, "size": 11}, "time"),
+        ([x for x in timed if x[0].solution != pick], {"color": theme.accent, "size": 11}, _legend(timed)),
         ([x for x in timed if x[0].solution == pick], {"color": theme.alarm, "size": 15, "symbol": "star"}, "the pick"),
     ):
         if group:
@@ -71,6 +72,11 @@ def solutions(
             yanchor="bottom", showarrow=False, font={"size": 11, "color": theme.faint},
         )  # fmt: skip
     return figure
+
+
+def _legend(timed: Sequence[tuple[Try, float]]) -> str:
+    """Return what the marks show. It is ``median`` if all come from traces, where the time of the job is the mean."""
+    return "median" if all(x.origin == TRACE for x, _ in timed) else "time"
 
 
 def _shade(figure: Figure, nearby_us: Sequence[float], theme: Theme) -> None:

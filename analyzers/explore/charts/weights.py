@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +30,11 @@ NOTHING = (
 COLUMNS = ("id", "label", "direction", "w_solution", "w_us", "sibling_us", "w_total_us", "beyond_us", "passes_from")
 """Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
+_TRIED = 100
+"""Number of layers for whose names a place is searched. Those that lose most time come first."""
 RATIOS = (1, 3, 10, 30, 100)
 NAMED = 6
-"""Number of marks with the name of their layer beside them. They are the layers that lose most time."""
+"""Largest number of marks with the name of their layer beside them. They are the layers that lose most time."""
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
     "<br>%{customdata[4]}<br>times from %{customdata[5]}<extra></extra>"
@@ -68,11 +72,12 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     )  # fmt: skip
     names = rows["w_solution"].astype(object).where(rows["w_solution"].notna(), "unknown solver")
     solver = [solution_name(str(name)) for name in names.tolist()]
+    size = sizes(rows["w_total_us"], 5, 22)
     add_points(
         figure,
         np.array(solver, dtype=object),
         categories(solver, theme, "other solvers"),
-        sizes(rows["w_total_us"], 5, 22),
+        size,
         opacity=0.7,
         hovertemplate=HOVER,
         x=rows["sibling_us"].to_numpy() / 1e3,
@@ -80,7 +85,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
         text=texts(rows["label"]),
         customdata=_data(rows),
     )
-    _names(figure, rows, theme, still)
+    _names(figure, rows, size, [(right, right * ratio) for ratio, right in ends.items()], theme, still)
     styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(
         title={"text": "best known time of forward F or backward data B, the slower one (ms)"},
@@ -91,72 +96,156 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     return note(figure, remark, theme)
 
 
-def _names(figure: Figure, rows: pd.DataFrame, theme: Theme, still: dict[str, Any]) -> None:
+def _names(
+    figure: Figure,
+    rows: pd.DataFrame,
+    size: np.ndarray,
+    ends: Sequence[tuple[float, float]],
+    theme: Theme,
+    still: dict[str, Any],
+) -> None:
     """Write the names of the layers that lose most time beside their marks.
 
-    A name is written beside, above or below its mark, or not at all, so that it overlaps no other name or mark. Marks
-    on the same place share one name, which counts the others.
+    A name is written only if its mark is the nearest one, or if a line leads to the mark. A name overlaps no other
+    mark and no other text. Marks on the same place share one name, which counts the others.
+
+    * ``size``: diameter of each mark, px.
+    * ``ends``: the right ends of the lines of ratios, where their names are. Both coordinates are in ms.
     """
-    place = np.log10(rows[["sibling_us", "w_us"]].to_numpy(dtype="float64"))
-    low, spread = place.min(axis=0), np.maximum(np.ptp(place, axis=0), 0.3)
-    place = (place - low) / spread
+    places, texts_at = _pixels(rows, ends)
+    radii = size / 2
     order = rows.reset_index(drop=True).sort_values(["beyond_us", "w_total_us"], ascending=False).index
-    kept: dict[int, str] = {}
-    ends = np.empty((0, 3))  # of each name: its left end, right end and height
-    for i in order[: 3 * NAMED].tolist():
-        if len(kept) == NAMED:
+    boxes = [Box(x, x + _RATIO_WIDTH, y - _LINE / 2, y + _LINE / 2) for x, y in texts_at]
+    kept: dict[int, tuple[str, str]] = {}
+    named: list[np.ndarray] = []
+    for i in order[:_TRIED].tolist():
+        if len(named) == NAMED:
             break
-        gap = np.abs(place - place[i])
-        here = (gap < (_MARK / 2, _LINE / 2)).all(axis=1)
-        if any(here[x] for x in kept):
+        away = np.hypot(*(places - places[i]).T)
+        here = away <= _SAME_PLACE
+        radius, others = float(radii[here].max()), int(here.sum()) - 1
+        marks, sizes_ = places[~here], radii[~here]
+        # A mark that overlaps another one gets no name, because nobody can tell whose name it is.
+        shared = any(here_ @ here for here_ in named) or (away[~here] < radius + sizes_ + _GAP).any()
+        if shared:
             continue
-        x, y = place[i]
-        left, right = x - _NAME / 2, x + _NAME / 2
-        boxes = {
-            "middle left": (x - _NAME, x, y),
-            "middle right": (x, x + _NAME, y),
-            "top center": (left, right, y + _AWAY),
-            "bottom center": (left, right, y - _AWAY),
-        }
+        name = _shorten_label(str(rows["label"].iloc[i])) + f" and {others:,} more" * bool(others)
+        x, y = map(float, places[i])
+        width = _LETTER * len(name)
+        sides, leads = _sides(x, y, radius, width), _leads(x, y, width)
         # The names of marks in the right half are written to the left of them, if there is room.
-        sides = sorted(boxes, key=lambda side: side == ("middle right" if place[i][0] > 0.5 else "middle left"))
-        free = next((side for side in sides if _is_free(boxes[side], place[~here], ends)), None)
-        if free is not None:
-            kept[i] = free
-            ends = np.vstack([ends, boxes[free]])
-    others = [int((np.abs(place - place[i]) < (_MARK / 2, _LINE / 2)).all(axis=1).sum()) - 1 for i in kept]
-    named = rows.iloc[list(kept)]
+        first = "middle left" if x > _WIDTH / 2 else "middle right"
+        side = next((side for side in sorted(sides, key=lambda side: side != first)
+                     if _is_free(sides[side], marks, sizes_ + _CLEAR, boxes)), None)  # fmt: skip
+        if side is not None:
+            pad = "&nbsp;" * math.ceil((radius + _GAP) / _BLANK)
+            kept[i] = side, _AROUND[side].format(name, pad=pad)
+            boxes.append(sides[side])
+            named.append(here)
+            continue
+        lead = next((lead for lead, box in leads.items()
+                     if _is_free(box, marks, sizes_ + _GAP, boxes)
+                     and _is_clear((x, y), lead, marks, sizes_ + _GAP)), None)  # fmt: skip
+        if lead is not None:
+            right, up = lead
+            figure.add_annotation(
+                text=name, x=math.log10(rows["sibling_us"].iloc[i] / 1e3), y=math.log10(rows["w_us"].iloc[i] / 1e3),
+                ax=right, ay=-up, xanchor="right" if right < 0 else "left" if right > 0 else "center",
+                yanchor="bottom" if up > 0 else "top", showarrow=True, arrowside="none", arrowwidth=1,
+                arrowcolor=theme.ink, standoff=radius, borderpad=0, font={"size": 11, "color": theme.ink},
+            )  # fmt: skip
+            boxes.append(leads[lead])
+            named.append(here)
+    beside = rows.iloc[list(kept)]
     figure.add_scatter(
-        x=list(named["sibling_us"] / 1e3), y=list(named["w_us"] / 1e3), mode="text",
-        text=[
-            _AROUND[side].format(f"{_shorten_label(str(x))}{f' and {more:,} more' * bool(more)}")
-            for x, more, side in zip(named["label"], others, kept.values(), strict=True)
-        ],
-        textposition=list(kept.values()),
+        x=list(beside["sibling_us"] / 1e3), y=list(beside["w_us"] / 1e3), mode="text",
+        text=[text for _, text in kept.values()],
+        textposition=[side for side, _ in kept.values()],
         textfont={"size": 11, "color": theme.ink}, **still,
     )  # fmt: skip
 
 
-_NAME, _LINE, _MARK, _AWAY = 0.3, 0.05, 0.02, 0.088
-"""Sizes as fractions of the chart: width of a name, its height, radius of a mark, distance of a name above its mark."""
+class Box(NamedTuple):
+    """The ends of a text in the plot, px from its left and lower edge."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+
+_WIDTH, _HEIGHT = 700.0, 340.0
+"""Size of the smallest plot for which names are placed, px. In a larger one, marks are further apart."""
+_EDGE = 0.05
+"""Width of the empty edge that plotly leaves around the marks, as a fraction of the plot."""
+_LETTER, _BLANK, _LINE, _RATIO_WIDTH = 6.9, 3.0, 15.0, 30.0
+"""Size of texts, px: the widest usual letter, the narrowest usual blank, the height of a line, the text ``100×``."""
+_SAME_PLACE, _GAP, _CLEAR = 2.0, 4.0, 14.0
+"""Distances, px: of marks on one place, between a name and its mark, from a name without a line to any other mark."""
 _AROUND = {
-    **dict.fromkeys(("middle left", "middle right"), "&nbsp;&nbsp;&nbsp;{}&nbsp;&nbsp;&nbsp;"),
-    "top center": "{}<br>&nbsp;<br>&nbsp;",
-    "bottom center": "&nbsp;<br>&nbsp;<br>{}",
+    **dict.fromkeys(("middle left", "middle right"), "{pad}{}{pad}"),
+    "top center": "{}<br>&nbsp;",
+    "bottom center": "&nbsp;<br>{}",
 }
-"""The text of a name, with blanks or empty lines towards its mark."""
+"""The text of a name, with blanks or an empty line towards its mark."""
+_LEADS = ((0, 32), (0, -32), (-40, 28), (40, 28), (-40, -28), (40, -28))
+"""Where a line from a mark to its name ends, px to the right and up."""
 
 
-def _is_free(box: tuple[float, float, float], marks: np.ndarray, names: np.ndarray) -> bool:
-    """Tell whether a name overlaps no mark, no other name and no edge of the chart.
+def _pixels(rows: pd.DataFrame, ends: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the marks and of the ends of the lines in the smallest plot, px."""
+    marks = np.log10(rows[["sibling_us", "w_us"]].to_numpy(dtype="float64") / 1e3)
+    texts_at = np.log10(np.array(ends, dtype="float64"))
+    begins = np.full((1, 2), marks[:, 0].min() - math.log10(1.5))  # of the line of ratio 1
+    drawn = np.vstack([marks, texts_at, begins])
+    low, spread = drawn.min(axis=0), np.ptp(drawn, axis=0)
+    plot = np.array([_WIDTH, _HEIGHT])
+    of_marks, of_texts = (plot * (_EDGE + (1 - 2 * _EDGE) * (x - low) / spread) for x in (marks, texts_at))
+    return of_marks, of_texts
 
-    * ``box``: left end, right end and height of the name.
-    * ``marks``: positions of the marks. ``names``: boxes of other names.
+
+def _sides(x: float, y: float, radius: float, width: float) -> dict[str, Box]:
+    """Return where the name of a mark may stand beside it, with the box of the name."""
+    away, half = radius + _GAP, _LINE / 2
+    left, right = x - width / 2, x + width / 2
+    return {
+        "middle left": Box(x - away - _BLANK - width, x - away, y - half, y + half),
+        "middle right": Box(x + away, x + away + _BLANK + width, y - half, y + half),
+        "top center": Box(left, right, y + _LINE, y + 2 * _LINE),
+        "bottom center": Box(left, right, y - 2 * _LINE, y - _LINE),
+    }
+
+
+def _leads(x: float, y: float, width: float) -> dict[tuple[float, float], Box]:
+    """Return where the line from a mark to its name may end, with the box of the name."""
+    out: dict[tuple[float, float], Box] = {}
+    for right, up in _LEADS:
+        left = x + right - (width if right < 0 else 0 if right > 0 else width / 2)
+        low = y + up - (_LINE if up < 0 else 0)
+        out[right, up] = Box(left, left + width, low, low + _LINE)
+    return out
+
+
+def _is_free(box: Box, marks: np.ndarray, away: np.ndarray, boxes: Sequence[Box]) -> bool:
+    """Tell whether a name is in the plot, overlaps no other text, and is far from the marks of other layers.
+
+    * ``away``: the least distance to the centre of each mark, px.
     """
-    left, right, y = box
-    on_marks = (np.abs(marks[:, 1] - y) < _LINE) & (marks[:, 0] > left - _MARK) & (marks[:, 0] < right + _MARK)
-    on_names = (np.abs(names[:, 2] - y) < _LINE) & (names[:, 0] < right) & (names[:, 1] > left)
-    return left > -0.1 and right < 1.1 and -0.1 < y < 1.1 and not on_marks.any() and not on_names.any()
+    beside = np.maximum(np.maximum(box.left - marks[:, 0], marks[:, 0] - box.right), 0.0)
+    above = np.maximum(np.maximum(box.low - marks[:, 1], marks[:, 1] - box.high), 0.0)
+    inside = box.left >= 0 and box.right <= _WIDTH and box.low >= 0 and box.high <= _HEIGHT
+    apart = all(
+        box.right <= x.left or x.right <= box.left or box.high <= x.low or x.high <= box.low for x in boxes
+    )  # fmt: skip
+    return bool(inside and apart and (np.hypot(beside, above) >= away).all())
+
+
+def _is_clear(start: tuple[float, float], lead: tuple[float, float], marks: np.ndarray, away: np.ndarray) -> bool:
+    """Tell whether a line passes no mark at less than the distance ``away``, px."""
+    along = np.array(lead, dtype="float64")
+    to_mark = marks - np.array(start)
+    share = np.clip(to_mark @ along / (along @ along), 0.0, 1.0)
+    return bool((np.hypot(*(to_mark - share[:, None] * along).T) >= away).all())
 
 
 def _shorten_label(label: str) -> str:

@@ -14,13 +14,14 @@ from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.plain_text import capitalize_first
 from analyzers.recommend.apply_module import calls, has_lines
+from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import Todo, basis, change_text, gain, mark, verdict
 from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.store import command_line
 from logparse.store.settling import settling
-from logparse.text import duration
+from logparse.text import duration, pluralize
 
 if TYPE_CHECKING:
     from analyzers.actions import ActionResult
@@ -77,12 +78,18 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: 
         saves=_format_saving(todo),
         gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
         evidence=todo.certainty,
-        changes=change_text(todo),
+        changes=_settle(todo) if todo.assumes else change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
-        lines=_lines(todo, results, recommendation.run, store),
+        lines=_lines(todo, results, recommendation.run, store, names_of_scripts(x.problem for x in findings)),
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
+
+
+def _settle(todo: Todo) -> str:
+    """Say what the commands of a saving with a condition do: they find out whether the condition holds."""
+    rows = pluralize(len(todo.findings), "row")
+    return f"find out which find-db the job reads. `recommend` then lists {rows} or none"
 
 
 def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
@@ -113,8 +120,12 @@ _FOLDER = "overrides"
 """Name of the folder for the recommendation's files, in the command lines that the user is shown."""
 
 
-def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | None) -> tuple[str, ...]:
+def _lines(
+    todo: Todo, results: Sequence[ActionResult], run: str, store: str | None, scripts: Sequence[str]
+) -> tuple[str, ...]:
     """Return the command lines with which the user can carry out one proposal of ``recommend``.
+
+    * ``scripts``: names of the scripts that search for the problems of the proposal.
 
     If no command line can do that, it is the command that tries the change in the job, or else the command that
     explains the proposal.
@@ -124,7 +135,8 @@ def _lines(todo: Todo, results: Sequence[ActionResult], run: str, store: str | N
         # The condition is settled first. The last of these commands recommends anew, with rows if they save anything.
         return settling(store, run, ()) if todo.assumes else (write, f". {_FOLDER}/*/apply.sh")
     if isinstance(todo.remedy, Search):
-        return write, f'for D in {_FOLDER}/*/; do (cd "$D" && for S in tune_*.sh; do sh "$S"; done); done'
+        found = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
+        return write, f'for S in {found}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
         return write, f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM", f"# in it: import apply; {made}"

@@ -6,7 +6,8 @@ A golden file is a reviewed file with the expected output.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,45 @@ def test_an_empty_store_gives_a_figure_with_the_next_command(
 def test_a_chart_of_a_sample_is_marked_so(example_points: pd.DataFrame) -> None:
     figure = roofline(add_known_savings(example_points), LIGHT, remark="2 of 3 problems drawn")
     assert any("2 of 3 problems drawn" in x["text"] for x in figure.plain()["layout"]["annotations"])
+
+
+def draw_layers(points: pd.DataFrame, places: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:
+    """Draw one layer per place: the time of the slower of F and B, and that of W, µs.
+
+    Returns the names beside their marks and those with a line to their mark. Layer ``n`` loses more than ``n + 1``.
+    """
+    [w] = points.loc[points["problem"] == W.text].head(1).to_dict("records")
+    rows = [
+        {
+            **w,
+            "label": f"W 64×128×56×56 layer{n} FP16 NCHW",
+            "sibling_us": x,
+            "w_us": y,
+            "w_total_us": 100.0,
+            "beyond_us": 100.0 - n,
+        }
+        for n, (x, y) in enumerate(places)
+    ]
+    figure = explore.backward_weights(pd.DataFrame(rows))
+    beside, led = figure.data[-1].text or (), [x.text for x in figure.layout.annotations]
+    one, two = ([re.sub("&nbsp;|<br>|64×128×56×56 ", "", str(x)) for x in names] for names in (beside, led))
+    return one, two
+
+
+def test_each_name_of_a_layer_belongs_to_one_mark(example_points: pd.DataFrame) -> None:
+    """A name stands beside the nearest mark, or a line leads to its mark. Else it is left out."""
+    alone, marks = (100.0, 5_000.0), [(600.0, 1_500.0), (750.0, 1_500.0), (940.0, 1_500.0)]
+    assert draw_layers(example_points, [alone]) == (["layer0"], [])
+    # Of three marks in a row, only the left one has room for a name beside it. Lines lead to the others.
+    assert draw_layers(example_points, [alone, *marks]) == (["layer0", "layer1"], ["layer2", "layer3"])
+    # Nobody can tell to which of two overlapping marks a name belongs.
+    assert draw_layers(example_points, [alone, (1_000.0, 1_500.0), (1_010.0, 1_500.0)]) == (["layer0"], [])
+    assert draw_layers(example_points, [alone, (1_000.0, 1_500.0), (1_000.1, 1_500.0)]) == (
+        ["layer0", "layer1 and 1 more"],
+        [],
+    )
+    crowd = [(x, y) for x in np.geomspace(100.0, 1_000.0, 20).tolist() for y in np.geomspace(100.0, 1_000.0, 20)]
+    assert draw_layers(example_points, crowd) == ([], [])
 
 
 def test_other_empty_figures_state_the_next_command(

@@ -298,6 +298,26 @@ def test_a_time_from_the_trace_is_used_for_all_calls(store: Store) -> None:
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
 
 
+def test_a_problem_of_a_trace_has_one_time(store: Store) -> None:
+    """The time now is the mean of the trace on every view. The trace's median is no other time, and no better one."""
+    rows: list[object] = [
+        row
+        for problem, mean, median in ((W, 45.7, 48.4), (F, 40.0, 38.0), (B, 30.0, 31.0))
+        for row in (
+            *make_traced_calls(problem, mean, 4),
+            Measurement(problem=problem, solution=solution_from_text("kernel:k"), origin="trace", time_us=median),
+        )
+    ]
+    for best_us in 45.7, 20.0:
+        store_records(store, "a", *rows)
+        [row] = store_points(store, "a").query("direction == 'W'").to_dict("records")
+        assert (row["time_us"], row["w_us"], row["f_us"], row["b_us"]) == pytest.approx((45.7, 45.7, 40.0, 30.0))
+        assert (row["best_us"], row["then_us"]) == pytest.approx((best_us, best_us))
+        assert (row["w_solution"], row["passes_from"]) == ("kernel:k", "the trace")
+        # A find-db of the same run does not take the place of the traced times.
+        rows += [replace(make_time(x, "miopen:A", 20.0), origin="find-db") for x in (W, F, B)]
+
+
 def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(store: Store) -> None:
     store_records(store, "a", *make_traced_calls(W, 800.0, 6), profiler_steps="3")
     store_records(

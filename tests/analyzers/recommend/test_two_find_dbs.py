@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from analyzers.compare.diff import diff
+from analyzers.compare.timings import times_of_run, timings
+from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
+from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import store_points
 from analyzers.recommend import screen, verb
 from analyzers.recommend.verdict import gains_text, verdict
@@ -76,6 +81,19 @@ def test_sums_of_all_views_agree_and_leave_the_condition_apart(read: Store) -> N
     assert ranking.total.endswith(f"; the best known solutions save 217 ms if {ASSUMES}")
 
 
+def test_diff_takes_the_time_of_top(read: Store, tmp_path: Path) -> None:
+    """A run is compared with one that has no call, so that ``diff`` adds up all times of the run."""
+    empty = tmp_path / "empty.log"
+    empty.write_text(LOGGED.format("ConvDirectNaiveConvFwd").replace("-F 4", "-F 1").replace("-n 64", "-n 1"))
+    ingest([str(empty)], read, run="empty", jobs=1)
+    known, us = diff(times_of_run(read, "job"), times_of_run(read, "empty")).alone("vanished")
+    ranking = lookup.rank_problems(read, run="job")
+    assert (known, us) == (ranking.timed, pytest.approx(ranking.total_us))
+    tables = tables_to_analyse(read, "job")
+    [row] = timings(tables).query("problem.str.contains('conv W spatial=2 in=64,128,1,56,56 k=128')").to_dict("records")
+    assert (row["solution"], row["time_us"]) == (SYSTEM, pytest.approx(NOW_US))
+
+
 def test_the_screen_states_the_condition_and_the_command_that_settles_it(read: Store, tmp_path: Path) -> None:
     found = verb.advise(read, Settings())
     files, _ = verb.write(found, Settings(), tmp_path / "out")
@@ -92,6 +110,31 @@ def test_the_screen_states_the_condition_and_the_command_that_settles_it(read: S
     note = lookup.rank_problems(read, by="time").unsettled_note(read, "job")
     assert LAYER in note
     assert settling(read.url, "job", read.runs(), "top")[0] in note
+
+
+def test_the_card_says_what_its_commands_do(read: Store) -> None:
+    [card] = [x for x in cards(verb.advise(read, Settings())) if x.saves.startswith("0 or ")]
+    assert card.changes == "find out which find-db the job reads. `recommend` then lists 4 rows or none"
+    assert not card.detail
+    capture, again = card.lines
+    assert capture.startswith("MIOPEN_LOG_LEVEL=5 logparse capture ")
+    assert again.startswith("logparse recommend ")
+
+
+def test_a_search_command_belongs_to_a_listed_thing(read: Store, tmp_path: Path) -> None:
+    """The commands and the card search only with the tool that a listed thing names."""
+    ingest([str(SAMPLES / "hipblaslt")], read, run="job", jobs=1)
+    found = verb.advise(read, Settings())
+    files, _ = verb.write(found, Settings(), tmp_path / "out")
+    written = screen.Written(tmp_path / "out", files, read.url, read.runs())
+    place = [x.name for x in verdict(found).todo].index("search")
+    assert place > 0
+    for n, scripts in (place, []), (place + 1, ["tune_miopen.sh"]):
+        text = "\n".join(screen.screen(found, written, n))
+        assert re.findall(r"tune_\w+\.\w+", text) == scripts
+        assert ("search   " in text) == bool(scripts)
+    [card] = [x for x in cards(found) if x.name == "search"]
+    assert re.findall(r"tune_[\w*]+\.\w+", card.lines[1]) == ["tune_miopen.sh"]
 
 
 def test_the_commands_name_a_run_that_does_not_exist() -> None:
