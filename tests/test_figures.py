@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from analyzers.evidence.confirmations import Pairs
+from analyzers.evidence.confirmations import Pairs, judge_all
 from analyzers.evidence.statistics.intervals import median
 from analyzers.job.step.answer import ERROR, STARTS
 from tests.conftest import ROOT
@@ -143,8 +143,23 @@ def intervals() -> str:
 CONFIRMED_WITH = {
     12: "different | {excluded} of 346 | | values of a further process inside the predicted range | {inside} of 261 | "
     "| savings of 3 to 5 % that a second confirmation found again | {again} of 42 |",
-    6: "{excluded}, {inside} and {again} of 39",
+    6: "different | {excluded} | 5.8 % | | values of a further process inside the predicted range | {inside} | 98 % | "
+    "| savings of 3 to 5 % that a second confirmation found again | {again} of 39 | 39 of 42 |",
 }
+
+
+def judged_by(blocks: int) -> tuple[list[Any], list[Any], Any]:
+    """Return the recorded pairs of kernels, and their times by the first ``blocks`` blocks of each process.
+
+    The third result is the benchmark's module ``intervals``.
+    """
+    found = record("intervals")["pairs"]
+    processes = []
+    for turn in range(len(found[0]["log_ratios_ppm"])):
+        ratios = {(x["kind"], i): x["log_ratios_ppm"][turn][:blocks] for i, x in enumerate(found)}
+        pairs = {key: Pairs(tuple(math.exp(y / 1e6) for y in x), (1.0,) * len(x)) for key, x in ratios.items()}
+        processes.append(SimpleNamespace(pairs=pairs))
+    return [SimpleNamespace(key=x) for x in processes[0].pairs], processes, importlib.import_module("intervals")
 
 
 @pytest.mark.parametrize("blocks", CONFIRMED_WITH)
@@ -153,19 +168,28 @@ def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.M
     # A process compares two kernels in blocks of measurements. The document states how reliable the result is. For six
     # blocks, its figures are computed from the first six of the twelve recorded blocks of each process.
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    found = record("intervals")["pairs"]
-    processes = []
-    for turn in range(len(found[0]["log_ratios_ppm"])):
-        ratios = {(x["kind"], i): x["log_ratios_ppm"][turn][:blocks] for i, x in enumerate(found)}
-        pairs = {key: Pairs(tuple(math.exp(y / 1e6) for y in x), (1.0,) * len(x)) for key, x in ratios.items()}
-        processes.append(SimpleNamespace(pairs=pairs))
-    made = importlib.import_module("intervals").summary([SimpleNamespace(key=x) for x in processes[0].pairs], processes)
+    kernels, processes, intervals = judged_by(blocks)
+    made = intervals.summary(kernels, processes)
     stated = CONFIRMED_WITH[blocks].format(
         excluded=percent(made["copies_excluded"]),
         inside=percent(made["fresh_inside"], 0),
         again=round(made["found_again"] * made["found_between_3_and_5_percent"]),
     )
     assert stated in text("docs/measurement.md")
+
+
+def test_six_blocks_give_wider_intervals_than_twelve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    width = {}
+    for blocks in CONFIRMED_WITH:
+        kernels, processes, intervals = judged_by(blocks)
+        runs = processes[:4], processes[4:]
+        ratios = [x.speedup for run in runs for x in judge_all(intervals.collect_processes(kernels, run))[0].values()]
+        width[blocks] = sum(math.log(x.high / x.low) for x in ratios) / len(ratios)
+    wider = width[6] / width[12]
+    page = text("docs/measurement.md")
+    assert f"| mean width of the 95 % intervals, relative to 12 blocks | {wider:.2f} | 1 |" in page
+    assert f"the intervals are {percent(wider - 1, 0)} wider." in page
 
 
 def in_job() -> str:
@@ -385,10 +409,13 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
     pairs = steps.pairs(known) + steps.pairs(later)
     held, near = sum(x.held for x in pairs), sum(abs(x.error) <= 0.05 for x in pairs)
     assert f"The goal is that 17 of 20 predictions hold. {held} of {len(pairs)} pairs held" in page
-    assert f"Of these, {near} are within 5 %, and {held - near} only lie in the foretold interval." in page
+    assert f"| held: its error is within 5 % | {near} |" in page
+    wide = "but the measured time lies in the foretold interval (at most 10 % to either side)"
+    assert f"| held: its error is larger, {wide} | {held - near} | | did not hold | {len(pairs) - held} |" in page
     assert held >= 17 / 20 * len(pairs)
     sure = [x.held for x in pairs if x.spread <= 0.04]
-    assert f"Of the {len(sure)} pairs whose change is known to 4 %, {sum(sure)} held." in page
+    assert f"For {len(sure)} of the {len(pairs)} pairs of a job and a change, this uncertainty is at most 4 %." in page
+    assert f"Of these {len(sure)} pairs, {sum(sure)} held." in page
 
 
 def test_what_an_action_does_to_the_host_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,19 +431,48 @@ def test_what_an_action_does_to_the_host_is_in_the_record(monkeypatch: pytest.Mo
 
 def test_pairs_whose_sides_stayed_where_they_were_are_those_of_their_record() -> None:
     found = json.loads((RESULTS / "jobs-NVIDIA-H100-80GB-HBM3-2026-11-27.json").read_text(encoding="utf-8"))
-    pairs = [
-        " to ".join(f"{us / 1e3:.1f}" for us in x) for x in found["jobs"]["vision_server"]["proof"]["wall"]["each"]
-    ]
-    assert f"took {', '.join(pairs[:3])} and {pairs[3]} ms (H100)" in text("docs/results.md")
+    each = enumerate(found["jobs"]["vision_server"]["proof"]["wall"]["each"], 1)
+    rows = [f"| {number} | {before / 1e3:.1f} ms | {after / 1e3:.1f} ms |" for number, (before, after) in each]
+    assert len(rows) == 4
+    assert f"with the change | |---|---|---| {' '.join(rows)} So" in text("docs/results.md")
 
 
 def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    errors = [x for rows in jobs().values() for x in importlib.import_module("steps").own_errors(rows)]
+    steps = importlib.import_module("steps")
+    errors = [x for rows in jobs().values() for x in steps.own_errors(rows)]
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
     assert 2 * rms <= ERROR
     assert len(errors) == 13
     assert f"the host (CPU) does not limit, by {percent(rms)} (root mean square)." in text("docs/results.md")
+    more = sum(x.limit != "host" for rows in jobs().values() for x in steps.pairs(rows)) - len(errors)
+    assert f"There are {more} more predictions for such jobs" in text("docs/results.md")
+
+
+def test_the_step_without_a_change_is_simulated_as_the_records_show() -> None:
+    rows = [x["step"] for x in jobs()[" (H100)"].values()]
+    off = [100 * (x["traced_us"] / x["now"]["now_us"] - 1) for x in rows]
+    page = text("docs/results.md")
+    assert f"H100s are {min(off):.0f} to {max(off):.0f} % longer than the measured ones." in page
+    assert max(abs(x["scaled_us"] / x["now"]["now_us"] - 1) for x in rows) < 0.001
+
+
+def test_the_step_of_a_slow_host_is_that_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    found = json.loads((RESULTS / "steps-NVIDIA-H200-2026-11-27.json").read_text(encoding="utf-8"))["jobs"]
+    [pair] = [x for x in importlib.import_module("steps").pairs(found) if x.action == "channels_last_benchmark"]
+    step = found["ddp_one_core"]["step"]["under"][pair.action]
+    [of] = [x for x in found["ddp_one_core"]["offered"] if x["action"] == pair.action]
+
+    def row(now_us: float, then_us: float) -> str:
+        change = f"{100 * (then_us / now_us - 1):.1f}".replace("-", "−")
+        return f"{now_us / 1e3:.1f} ms | {then_us / 1e3:.1f} ms | {change} %"
+
+    page = text("docs/results.md")
+    assert f"| foretold | {row(step['now_us'], step['then_us'])} |" in page
+    assert f"at another hour | {row(pair.now_us, pair.measured_us)} ±{100 * pair.spread:.1f} % |" in page
+    saved = [f"{(x['now_us'] - x['then_us']) / 1e3:.2f} ms" for x in (of, step)]
+    assert f"{saved[0]} instead of {saved[1]}" in page
 
 
 def clients() -> Record:
@@ -452,8 +508,9 @@ def test_simulated_steps_of_clients_are_those_of_their_record(monkeypatch: pytes
     pairs = steps.pairs(clients())
     then, now = (sum(x) for x in ([y.low_us <= y.measured_us <= y.high_us for y in pairs], [y.inside for y in pairs]))
     assert f"{then} of {len(pairs)} do in the table" in page
+    assert f"| {then} of {len(pairs)} (this table) |" in page
     every = [x.inside for rows in (*jobs().values(), clients()) for x in steps.pairs(rows)]
-    assert f"{now} of {len(pairs)} lie in such intervals, and {sum(every)} of {len(every)} in all three records" in page
+    assert f"| {now} of {len(pairs)} (this table), {sum(every)} of {len(every)} (all three records) |" in page
     new = [x.inside for x in steps.pairs(later)]
     assert f"{sum(new)} of {len(new)} measured times lie in the interval" in page
     assert sum(every + new) >= 0.9 * len(every + new)
