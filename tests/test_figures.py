@@ -402,7 +402,7 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
     assert [name for name, right in judged.items() if not right] == ["fp8"], "which has nothing to apply"
     said = "12 verdicts are right and none is wrong. Two changes got"
     assert said in text("README.md")
-    assert 'for two the clock could not tell. Three of the right verdicts are "not faster"' in text("README.md")
+    assert 'for two the clock could not tell. Three right verdicts say "not faster"' in text("README.md")
     known, later = jobs().values()
     lines = [*steps.tabulate_predictions(known), *(x for x in steps.tabulate_predictions(later) if ": " in x)]
     assert all(line in page for line in lines if line.startswith("|") and ("→" in line or line[:10] != "| job: act"))

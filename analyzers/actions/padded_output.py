@@ -162,8 +162,8 @@ def _application(job: Job) -> Application | None:
         helpers=(definitions("padding"),),
         by_hand=(
             f"set the vocabulary size in the model's configuration to {round_up_size(size)} (targets stay below "
-            f"{size}): "
-            "the softmax then also runs over the added outputs, and PyTorch copies no gradient"
+            f"{size}). Unlike with pad_output, the softmax then also runs over the added outputs, and PyTorch need not "
+            "copy the gradient of the outputs"
         ),
     )
 

@@ -300,7 +300,7 @@ def verify_actions(
     unknown = [name for name in names if name not in known]
     if unknown:
         there = (
-            f"the measured actions are {', '.join(known)}"
+            f"the timed actions are {', '.join(known)}"
             if known
             else "no change to the job was timed yet (`logparse replay` times such changes, called actions)"
         )
@@ -308,7 +308,7 @@ def verify_actions(
             "; to judge override files instead, run `logparse verify BEFORE AFTER FILE…` with the names of the runs "
             "without and with these files"
         )
-        raise InputError(f"run {before.run} has no measured action {', '.join(unknown)}: {there}")
+        raise InputError(f"no replay of run {before.run} timed the action {', '.join(unknown)}: {there}")
     both = _Both(before, after, settings)
     chosen = [x for x in results(both.before, ACTIONS, settings) if x.action.name in names]
     now, then = both.us

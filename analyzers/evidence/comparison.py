@@ -98,8 +98,11 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
         )
     fits = can_decide_for(known.facts, target, known.best.library)
     if not (settings.same_build if fits is None else fits):
-        where = "is not known to be" if fits is None else "is not"
-        return Refusal(f"the file with the kernel's time {where} from the target's device and library build")
+        where = "may not be" if fits is None else "are not"
+        return Refusal(
+            f"the kernel was timed on a device and with a library build that {where} those of the target machine, so "
+            "the time may not hold there"
+        )
     return Override(
         problem=known.problem,
         solution=known.best,

@@ -53,7 +53,12 @@ def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
     ``compared`` is True if another run is compared. ``empty`` are the columns without any value.
     """
     if view == "weights":
-        return Order(BEYOND, "beyond_us", "the largest time of backward weights (W) beyond F and B", "direction = 'W'")
+        return Order(
+            BEYOND,
+            "beyond_us",
+            "the largest excess of W (backward weights) over the slower of F (forward) and B (backward data)",
+            "direction = 'W'",
+        )
     if view == "compare" and compared:
         return Order(MOVED, "moved" if "change_us" in empty else "change_us", "the largest change")
     if "saving_us" in empty:

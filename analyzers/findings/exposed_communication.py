@@ -106,10 +106,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=(
-                f"only collectives run in {duration(time.exposed_us / steps)} of "
-                f"{duration(time.window_us / steps)}{each} ({time.exposed_us / time.window_us:.0%}, exposed "
-                f"communication){waits}. All collectives take {duration(whole / steps)} under the profiler: "
-                f"{shown}{more}. {_explain_waiting(ranks(tables))}"
+                f"the GPU runs only collectives for {duration(time.exposed_us / steps)} of "
+                f"{duration(time.window_us / steps)}{each} ({time.exposed_us / time.window_us:.0%}, called exposed "
+                f"communication){waits}. Under the profiler, all collectives together take "
+                f"{duration(whole / steps)}{each}: {shown}{more}. {_explain_waiting(ranks(tables))}"
             ),
             evidence=Evidence(
                 at_most_us=time.exposed_us,

@@ -46,10 +46,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=(
-                f"in the NCHW convolutions, {_format_part_of_whole(lost / steps, everything / steps)}{step} are "
-                "transposes to NHWC and "
-                f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run "
-                "NHWC kernels"
+                "transposes to NHWC and back take "
+                f"{_format_part_of_whole(lost / steps, everything / steps)}{step} in the NCHW convolutions "
+                f"({lost / everything:.0%}; by direction: {each}), because {problems} of {rows['problem'].nunique()} "
+                "different convolutions run NHWC kernels"
             ),
             in_run=Gain(everything, everything - lost),
             evidence=Evidence(details={"transposes_us": lost, "convolutions_us": everything, RESTS_ON: _GRANTED}),

@@ -98,8 +98,8 @@ def _finding(
         analyzer=NAME,
         problem=problem,
         message=(
-            f"takes {duration(now)} ({row['origin']}), but {duration(expected)} is expected, at most "
-            f"{duration(high)}: {in_words(problem, near, device)}; {right}"
+            f"takes {duration(now)} ({row['origin']}). The expected time is {duration(expected)} (at most "
+            f"{duration(high)}), because {in_words(problem, near, device)}; {right}"
         ),
         per_call=gain,
         calls=calls,

@@ -27,16 +27,16 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         return []
     us, naive = sum(x.us for x in found), sum(x.naive_us for x in found)
     shown = "; ".join(f"{x.problem.label} {duration(x.us)}" for x in found[:_SHOWN])
-    more = f"; {pluralize(len(found) - _SHOWN, 'more problem')}" if len(found) > _SHOWN else ""
-    of_naive = f", {duration(naive)} of it in naive solvers (slow, but they run every problem)" if naive else ""
+    more = f"; {pluralize(len(found) - _SHOWN, 'more shape')}" if len(found) > _SHOWN else ""
+    of_naive = f", including {duration(naive)} in naive solvers (slow, but they run every call)" if naive else ""
     return [
         Finding(
             analyzer=NAME,
             message=(
-                f"{pluralize(sum(x.calls for x in found), 'first call')} in the traces searched for a solver: "
-                f"{pluralize(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} "
-                f"({shown}{more}). This time counts in no call and no step, but every start of the job spends it "
-                "again unless what was found is kept"
+                f"{pluralize(sum(x.calls for x in found), 'first call')} in the traces searched for the fastest solver "
+                f"(kernel): {pluralize(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} "
+                f"({shown}{more}). The times of calls and steps do not include this search. But if the results of the "
+                "search are not kept, the library searches again at each start of the job"
             ),
             evidence=Evidence(details={"search_us": us}),
             remedy=Advise(

@@ -98,13 +98,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _finding(
     source: str, path: str, format_: str, differ: Mapping[str, tuple[str, tuple[str, ...]]], rows: int
 ) -> Finding:
-    words = [f"{name} {own} (logs: {', '.join(theirs)})" for name, (own, theirs) in differ.items()]
-    made = "1 row was" if rows == 1 else f"{rows:,} rows were"
+    words = [f"{name} {own} (the job's logs: {', '.join(theirs)})" for name, (own, theirs) in differ.items()]
+    made, name = "1 row" if rows == 1 else f"{rows:,} rows", "/".join(path.split("/")[-2:])
     return Finding(
         analyzer=NAME,
         message=(
-            f"{'/'.join(path.split('/')[-2:])}: its {made} made for {'; '.join(words)}. {EFFECT[format_]}. The gain "
-            "of these rows is unknown until they are measured here"
+            f"the override file {name} with {made} was made for {'; '.join(words)}. {EFFECT[format_]}. The gain of the "
+            "file's rows is unknown until they are measured on the job's machine"
         ),
         evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
         remedy=Advise("tune again on this machine"),

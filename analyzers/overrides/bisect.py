@@ -306,9 +306,10 @@ class Checks:
             rest = self.run(rows, 0, 0)
             if rest.verdict != "bad":
                 return found, [] if rest.verdict == "good" else [f"the check without these rows: {rest}"]
+            cause = f"line {', '.join(str(self.table.rows[x][0]) for x in least)}"
             self.say(
-                f"found line {', '.join(str(self.table.rows[x][0]) for x in least)}; the check still fails, so "
-                "other rows are searched\n"
+                f"cause found: {cause}. But the check also fails without {cause}, so the other rows are searched for "
+                "another cause\n"
             )
 
 

@@ -133,8 +133,9 @@ def _one_build(files: Facts, target: Facts) -> None:
             wanted = target.get(fact.name, fact.value)
             if not same_value(fact.name, wanted, fact.value):
                 raise InputError(
-                    f"--target: {fact.name} is {wanted}, but the files' validator {key} is {value}; for another "
-                    "build, give --target a results CSV that this build wrote"
+                    f"--target: {fact.name} is {wanted}, but the given files state {value} (in the line "
+                    f"Validator,{key}); if the target machine has another build, give --target a TunableOp results CSV "
+                    "that this build wrote"
                 )
 
 
@@ -192,12 +193,17 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
     if fits is None and same_build:
         return
     if fits is not True:
-        what = "is from another" if fits is False else "does not name the"
-        vouch = "" if fits is False else "; if you know that the file is from the target's build, add --same-build"
-        raise InputError(
-            f"{path} {what} device or build of {library}, so an index in it may name another kernel on the "
-            f"target{vouch}"
+        what = (
+            f"is from another device or build of {library} than the target machine has"
+            if fits is False
+            else f"does not state the device or build of {library}"
         )
+        vouch = (
+            "convert a file that was tuned on the target machine"
+            if fits is False
+            else "if you know that the file is from the target machine's device and build, add --same-build"
+        )
+        raise InputError(f"{path} {what}, so the file's indices may name other kernels on the target machine; {vouch}")
 
 
 def _write_with(

@@ -127,18 +127,19 @@ class Kernels:
         if need is None:
             none = its is not None and its.most == 0 and not ran
             return (
-                Short(False, f"{name} can run the call if it needs no workspace, because the call gives none")
+                Short(False, f"the call provides no workspace, and whether {name} needs workspace is unknown")
                 if none
                 else None
             )
         what = f"{name} needs {need:,} bytes of workspace, but"
         if its is not None and its.least < need <= its.most:
-            return Short(False, f"{what} some of these calls give only {its.least:,}")
+            return Short(False, f"{what} some of these calls provide only {its.least:,} bytes")
         if ran or need == 0 or (its is not None and its.least >= need):
             return None
         if its is None:
-            return Short(False, f"{what} no log states how much the call gives (log mask 2 of hipBLASLt does)")
-        return Short(True, f"{what} the call gives only {its.most:,}")
+            workspace = "how much workspace the call provides (set HIPBLASLT_LOG_MASK=2 to log this)"
+            return Short(False, f"{what} no log states {workspace}")
+        return Short(True, f"{what} the call provides only {its.most:,} bytes")
 
 
 class Short(NamedTuple):

@@ -100,11 +100,14 @@ def _look_up_without_key(reading: Reading[Any], call: Problem) -> LookUp:
     maybe = tuple(sorted({row.line for row in near if may_be(row.problem, call)}))
     if not maybe:
         return LookUp(None, None, "miss", _NO_ROW)
-    lines = ", ".join(map(str, maybe[:3]))
+    lines = " or ".join(map(str, maybe[:3]))
     return LookUp(
         None,
         None,
         "unknown",
-        f"the log does not state the whole key of the call; line {lines} may be used for it",
+        (
+            f"the library may use line {lines} for the call, but the log does not state all values by which the "
+            "library finds a row"
+        ),
         maybe,
     )

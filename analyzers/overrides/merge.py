@@ -264,7 +264,10 @@ def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> 
         format = format_of(name, data)
         if format.keep_refusal is None:
             kept = ", ".join(sorted(x.name for x in OVERRIDE_FORMATS if x.keep_refusal is not None))
-            raise InputError(f"--own {path}: rows of a {format.name} file cannot be kept, only rows of {kept}")
+            raise InputError(
+                f"--own {path}: logparse cannot copy rows of a {format.name} file into the new file. It can copy rows "
+                f"of these formats: {kept}"
+            )
         own = format.inspect(name, data, target)
         same = [place for place, file in enumerate(made) if _has_format(file, format)]
         why = _why_not(own, made[same[0]] if same else None, format)

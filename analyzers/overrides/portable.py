@@ -38,8 +38,8 @@ def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
     format = format_of(contents[0][1], contents[0][2])
     if "aiter" not in format.name:
         raise InputError(
-            f"{paths[0]}: --portable takes only tables of aiter, because only their rows state whose kernel they "
-            f"name; this file is {format.name}"
+            f"{paths[0]}: --portable takes only tables of aiter, because only in such tables each row states the "
+            f"library of its kernel; this file has the format {format.name}"
         )
     kept = [(path, name, _without_indices(format, name, data)) for path, name, data in contents]
     kept = [(path, name, data) for path, name, data in kept if format.reader(name, data, {}).rows]

@@ -21,7 +21,7 @@ from logparse.quoting import Python, Shell, asset, fill_template, join_code, pyt
 NAME = "apply.py"
 _TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
 _USE = Shell("add to the program:  import apply; apply.settings(); model = apply.model(model)")
-_NAMED = Shell("add to the program (only changes that you name are applied):  import apply; @calls@")
+_NAMED = Shell("add to the program (apply.py makes only the changes that you name, as here):  import apply; @calls@")
 
 
 # The module contains every recommended change that lines of Python can make.

@@ -454,8 +454,8 @@ def explain_change(found: Recommendation, which: str) -> list[str | Block]:
     one = todo[int(which) - 1] if which.isdecimal() and 0 < int(which) <= len(todo) else None
     one = one or next((x for x in todo if which in (x.name, x.title, x.remedy.name)), None)
     if one is None:
-        known = ", ".join(f"{n} {_names(x)}" for n, x in enumerate(todo, 1)) or "nothing to do"
-        raise UsageError(f"--explain {which}: no such thing to do; the list has {known}")
+        known = ", ".join(f"{n} {_names(x)}" for n, x in enumerate(todo, 1)) or "(nothing is proposed)"
+        raise UsageError(f"--explain {which}: no proposed change has this number or name; choose from {known}")
     small = (
         [f"      the effect of this change on the {seen.word} is too small to show, so the change is not in the list"]
         if one in seen.unseen

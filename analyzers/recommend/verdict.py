@@ -216,10 +216,7 @@ def verdict(found: Recommendation) -> Verdict:
     )
 
 
-_UNMARKED = (
-    "no trace marks the job's steps, so each time is a sum over {}: `--steps N` (the number of steps) gives times of a "
-    "step"
-)
+_UNMARKED = "times are of {}; to see times of a step, state how many steps it has: `--steps N`"
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
@@ -292,7 +289,7 @@ def _limit(found: Recommendation) -> str:
     if of_host and now.beside_logs:
         how += ", from traces taken while the libraries wrote logs, which slows the host"
     elif profiled:
-        how += " with times taken under the profiler, which slows the host"
+        how += "; the trace's profiler slowed the host"
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
@@ -826,8 +823,8 @@ def kernels_text(todo: Todo) -> str:
     if todo.slowed_by:
         (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
         most = "at most " if todo.at_most else ""
-        gains = f"only {most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
-        but = f", but {todo.slowed_by} is the limit, so the job gains {gains}"
+        gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
+        but = f", but {todo.slowed_by} limits the job's gain to {gains}"
     return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
 
 

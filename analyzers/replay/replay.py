@@ -78,7 +78,9 @@ class Options:
             if not _DEVICE.fullmatch(name):
                 raise UsageError(f"--device {name}: must be cpu or the numbers of GPUs, such as 0,1")
         if self.ladder and ladders.LIBRARY not in ",".join(self.backends).lower():
-            raise UsageError(f"--ladder measures for hipBLASLt's tuning file: add --backend {ladders.LIBRARY}")
+            raise UsageError(
+                f"--ladder times kernels of hipBLASLt only, for its tuning file: add --backend {ladders.LIBRARY}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

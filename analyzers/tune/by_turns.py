@@ -100,8 +100,8 @@ def _side_by_side(
     if starts.before_each:
         raise AloneError("the command of `--before-each` may remove files that another run at the same time needs")
     say(
-        "timing the job with and without the changes, two runs at once that take turns of a few steps, without logs "
-        f"and profiler: {_at_most(PAIRS, most)}"
+        "timing pairs of runs (with the changes, and without), without logs and profiler. The two runs of a pair start "
+        f"together and do a few steps in turn. Number of pairs: {_at_most(PAIRS, most)}"
     )
     found, begun = SideBySide(()), time.monotonic()
     while True:
@@ -136,7 +136,10 @@ def one_by_one(
     Returns None if a run fails, times no step, or did not make the changes.
     """
     starts = starts or Starts()
-    say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")
+    say(
+        "timing runs with and without the changes, one run after the other, without logs and profiler. Number of runs "
+        f"of each kind: {_at_most(RUNS, most)}"
+    )
     found: tuple[list[Units], list[Units]] = [], []
     turn, turns, begun = 0, 2 * RUNS, time.monotonic()
     while turn < turns:
@@ -156,7 +159,7 @@ def one_by_one(
 
 
 def _at_most(least: int, most: int) -> str:
-    return f"{least} times" + f", at most {most} times if these runs decide nothing" * (most > least)
+    return f"{least}" + f", but up to {most} if {least} do not show whether the changes help" * (most > least)
 
 
 def run_alone(

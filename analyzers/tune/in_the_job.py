@@ -365,8 +365,8 @@ def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path)
             return number == signal.SIGKILL
         if not together.interrupted:
             # The processes that tried the changes get the signals, too, because a shell that started them forwards no
-            # signal.
-            for process in (*_processes(folder), child.pid):
+            # signal. The shell gets them first, because it would go on with its next command once the job has ended.
+            for process in (child.pid, *_processes(folder)):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(process, number)
     return True

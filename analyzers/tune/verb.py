@@ -191,9 +191,7 @@ class _Job:
         if traced_us(tables_of(self.store, job.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
-                self.say(
-                    "the libraries' logs hold no calls either, so there is nothing to measure and nothing to change"
-                )
+                self.say("the libraries' logs contain no calls, so there is nothing to measure and nothing to change")
                 raise _EndedError  # The tuning ends before the run that only times units.
         if short:
             job.timed_alone()
@@ -204,8 +202,8 @@ class _Job:
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
         self.say(
-            f"    {pluralize(first.count, first.word)} are too few for steady times: run the job once more, traced "
-            "from the middle on"
+            f"    {pluralize(first.count, first.word)} are too few for steady times: run the job once more, and "
+            "begin the trace in the middle of the job"
         )
         trace = replace(self.tuning.trace, expected=first.count)
         how = replace(plan(self.command, trace=trace, environ=self.environ), copy=self.first.copy)

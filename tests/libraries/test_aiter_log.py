@@ -146,7 +146,7 @@ def test_what_is_left_out_is_counted() -> None:
     [
         ("bf16_tuned_gemm.csv", "gradlib/gradlib/gemm_tuner.py --input_file {path} --tuned_file {folder}/bf16_tuned"),
         ("a8w8_blockscale_bpreshuffle_tuned_gemm.csv", "gemm_a8w8_blockscale_tune.py --preshuffle -i {path} -o "),
-        ("a16wfp4_tuned_gemm.csv", "under <aiter>/csrc/"),
+        ("a16wfp4_tuned_gemm.csv", "in <aiter>/csrc/"),
     ],
 )
 def test_every_table_has_a_tuner_of_its_own(table: str, tuner: str) -> None:

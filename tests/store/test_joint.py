@@ -163,7 +163,7 @@ def test_parts_that_were_removed_meanwhile_are_no_commit(
     with monkeypatch.context() as patch:
         interrupt(patch, 3, lambda: compact(open_store(store.url), unread=True))
         results = ingest([str(logs)], store)
-    assert all("ingest it again" in one.error for one in results)
+    assert all("Ingest the file again" in one.error for one in results)
     left = open_store(store.url)
     assert len(left.commits()) == 3
     assert left.damage() == []

@@ -289,7 +289,7 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
     attempt = store.attempt()
     attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
     assert store.sweep(older_than_s=-1) == 1
-    with pytest.raises(StoreError, match="ingest it again"):
+    with pytest.raises(StoreError, match="Ingest the file again"):
         attempt.commit(_row(attempt, "mine"))
     assert not store.commits()
 

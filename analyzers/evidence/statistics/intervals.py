@@ -81,7 +81,10 @@ def log_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> Floa
     Raises ValueError if the two sequences differ in length or are empty.
     """
     if len(numerator) != len(denominator) or not len(numerator):
-        raise ValueError(f"{len(numerator)} and {len(denominator)} samples are no pairs")
+        raise ValueError(
+            f"samples cannot be paired: there are {len(numerator)} and {len(denominator)}, but both numbers must be "
+            "equal and above 0"
+        )
     above, below = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     return np.asarray(np.log(above) - np.log(below), dtype=np.float64)
 

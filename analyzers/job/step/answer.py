@@ -582,13 +582,15 @@ def step_of(
     now, held = step.untraced_us, fit_waits(step)
     found = _simulate_as_traced(held, host_factor_of(held)).us
     if not found and any(graph.us.any() for graph in step.graphs):
-        return StepUnknown("its traces are too short to show a step, such as a trace of one kernel; trace more steps")
+        return StepUnknown(
+            "the run's traces are too short to show a step (each holds, for example, only one kernel); trace more steps"
+        )
     if not found:
         return StepUnknown("the events of the run's traces take no time, so their time stamps are damaged")
     if now and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
         return StepUnknown(
-            f"the run's traces explain a step of {duration(found)}, but a step without the profiler takes "
-            f"{duration(now)}"
+            f"according to the run's traces, a step takes {duration(found)}, but without the profiler, a step takes "
+            f"{duration(now)}. These times differ by more than a factor of {_EXPLAINED:g}; trace other steps"
         )
     return answer(step, factors, best)
 
@@ -706,7 +708,7 @@ def _open_if_unchanged(source: str, path: str) -> InputFile:
     except (OSError, InputError) as error:
         raise InputError(f"{_NOT_KEPT}, and the file cannot be opened ({error}): {_STORE_ANEW}") from error
     if not same:
-        raise InputError(f"{_NOT_KEPT}, and the file has changed since: {_STORE_ANEW}")
+        raise InputError(f"{_NOT_KEPT}, and the trace file has changed after that ingest: {_STORE_ANEW}")
     return file
 
 

@@ -26,7 +26,11 @@ def _settings(asked: Asked) -> Iterator[Setting]:
         None,
         "CUBLASLT_LOG_MASK alone must choose the lines that cuBLASLt writes, and a log level could change this choice",
     )
-    yield Setting("CUBLASLT_LOG_MASK", str(bits), f"{names_of(bits)} (cuBLASLt has no bench and profile)")
+    yield Setting(
+        "CUBLASLT_LOG_MASK",
+        str(bits),
+        f"{names_of(bits)} (the log categories bench and profile do not exist in cuBLASLt)",
+    )
     name = f"{asked.folder}/cublaslt_%i.log"
     yield Setting(
         "CUBLASLT_LOG_FILE",

@@ -119,5 +119,5 @@ def algorithm_values(text: str) -> dict[str, int]:
         number = {label: n for n, label in names.items()}.get(value)
         out[name] = int(value) if number is None else number
     if given:
-        raise ValueError(f"cuBLASLt algorithm attributes that have no number: {', '.join(sorted(given))}")
+        raise ValueError(f"unknown attributes in a cuBLASLt algorithm: {', '.join(sorted(given))}")
     return out

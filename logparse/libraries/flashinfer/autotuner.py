@@ -87,7 +87,7 @@ FORMAT = FileFormat(
     read,
     origins=(Origin(ORIGIN, evidence=False),),
     order="the file is one JSON object, whose members have names, so their order means nothing",
-    seen="source code only; files of 0.6.13 and 0.6.16 (no test)",
+    seen="FlashInfer 0.6.13 and 0.6.16 (no test); samples in the tests (source code only)",
     example="\"('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), …",
     gives="choices without a time, facts",
     how=(

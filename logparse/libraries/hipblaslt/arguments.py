@@ -140,7 +140,7 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     # Without these values the arguments would describe another product.
     unknown = [name for name, value in {**known, **types, "compute_type": p.compute_type}.items() if value is None]
     if unknown:
-        raise EmissionError(f"{what} needs {', '.join(unknown)} of {problem.label}, which is unknown")
+        raise EmissionError(f"{what} for {problem.label} needs these values, which are unknown: {', '.join(unknown)}")
     # An unknown scale is written as none. But 4- and 6-bit products have no kernel without scales, so their unknown
     # scale is written as blocks of 32 (MX formats).
     scales = {x: getattr(p, f"scale_{x}") or "none" for x in "abcd"}
@@ -181,7 +181,7 @@ def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[s
     * Raises EmissionError if m, n or k is unknown.  ``what`` names the output for the error message.
     """
     if size.m is None or size.n is None or size.k is None:
-        raise EmissionError(f"{what} needs m, n and k of {problem.label}, which are unknown")
+        raise EmissionError(f"{what} for {problem.label} needs these values, which are unknown: m, n or k")
     shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
     ld = {f"ld{x}": getattr(size, f"ld{x}") for x in "abcd"}
     # At β = 0 the library does not read C, but it checks C's layout.

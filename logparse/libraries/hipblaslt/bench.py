@@ -387,7 +387,7 @@ def command(gemm: Problem, solution: Solution | None = None) -> Shell:
     """
     if not isinstance(gemm, GemmProblem):
         raise EmissionError(f"hipblaslt-bench cannot run a {gemm.kind}")
-    p, what = gemm.normal, "hipblaslt-bench command"
+    p, what = gemm.normal, "a hipblaslt-bench command"
     words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
     words += ["--grouped_gemm"] * bool(p.members)
     for size in p.members or (p,):
@@ -416,7 +416,7 @@ FORMAT = LineFormat(
     markers=(b"hipblaslt-bench",),
     start=_START,
     read=read,
-    seen="ROCm 6.4 to 7.2, TheRock; 6.1 (source code only)",
+    seen="ROCm 6.4 to 7.2 and TheRock (AMD's builds of ROCm); ROCm 6.1 (source code only)",
     example="hipblaslt-bench --api_method c -m 48 …",
     gives="calls with solution index",
     how="set `HIPBLASLT_LOG_MASK=32` for a job, or write `hipblaslt-bench` commands into a file",

@@ -338,16 +338,19 @@ _MARKERS = (
 FORMAT = BlockFormat(
     name="hipblaslt-bench-output",
     about=(
-        "what hipblaslt-bench prints: tables of times (of all its versions), its block Winner with the fastest "
-        "row, and the names of kernels"
+        "output of hipblaslt-bench (every version): tables of times, names of kernels, and the block 'Winner:', which "
+        "repeats the fastest row"
     ),
     markers=_MARKERS,
     begin=make_rank_readers(_MARKERS, _Reader),
     origins=(Origin("bench", evidence=True),),
-    order="a row belongs to the header before it, and a Winner's to a row above",
+    order="a row belongs to the last header before it; the row in a block 'Winner:' repeats an earlier row",
     seen="ROCm 5.5 to 7.2",
     example="T,N,0,1,128256,32768,8192,1,…,55881.5",
     gives="measurements, kernel names",
-    how="standard output of `hipblaslt-bench … --print_kernel_info`, also its first lines (build, devices) alone",
+    how=(
+        "save the standard output of `hipblaslt-bench` with `--print_kernel_info`. If a file holds only the first "
+        "lines (build and devices), these lines are read, too"
+    ),
     since="ROCm 5.5",
 )

@@ -62,7 +62,9 @@ def read(text: str) -> Outcome:
         return _reject("the prefix of the log line is cut off or damaged")
     library, layer, function = match.groups()
     if layer not in LAYERS:
-        return _reject(f"the prefix of the log line names an unknown layer {layer!r}")
+        return _reject(
+            f"the prefix of the log line names {layer!r}, which is no known log level (such as Trace or Info)"
+        )
     body = line[match.end() :].strip()
     if layer == "Trace" and (function == "rocblaslt_matmul" or cublaslt.MATMUL.match(function)):
         return _trace(body, nvidia=library == "cublasLt")

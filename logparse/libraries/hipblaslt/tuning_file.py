@@ -258,7 +258,9 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     builds = {fact.value for fact in known if fact.name == "hipblaslt_revision"}
     if builds and row.cells.get("git_version") not in builds:
-        return _reject(line, f"entry of the runtime tuning cache: build {row.cells.get('git_version')!r} measured it")
+        own, given = row.cells.get("git_version"), " and ".join(sorted(builds))
+        why = f"hipBLASLt build {own!r} measured this entry, but the file names build {given}"
+        return _reject(line, f"entry of the runtime tuning cache: {why}")
     wrong = too_fast(gemm.flops, time_us, {fact.name: fact.value for fact in facts})
     if index < 0 or wrong:
         return _reject(line, f"entry of the runtime tuning cache: {wrong or f'solution index {index}'}")
@@ -632,7 +634,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         ("arch", "a solution's index is valid for one GPU architecture only"),
     ):
         if target.get(fact) is None or (fact == "arch" and not target[fact]):
-            raise EmissionError(f"tuning file: {fact} of the target is unknown ({why}); give --target {fact}=…")
+            raise EmissionError(
+                f"tuning file: {fact} of the target machine is unknown, but it is needed, because {why}; add "
+                f"--target {fact}=VALUE"
+            )
     rows: dict[str, tuple[Override, str]] = {}
     for override in overrides:
         name = _checked_key(override, target)
@@ -640,8 +645,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         if known and known[0].solution != override.solution:
             both = f"{known[0].solution.text} and {override.solution.text}"
             raise EmissionError(
-                f"tuning file: {both} have the same key for the library ({name}), but the file can hold only one "
-                "of them"
+                f"tuning file: {both} are for calls that hipBLASLt does not distinguish ({name}), but the file can "
+                "name only one kernel for such calls; give only one of the two kernels"
             )
         rows.setdefault(name, (override, ",".join(_values(override, target))))
     headed = by_name(version(target)) is not False
@@ -654,7 +659,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
 _USE = Shell("""\
 export HIPBLASLT_TUNING_OVERRIDE_FILE={path}
-# Verify: under HIPBLASLT_LOG_MASK=32 the call's --solution_index is the file's; under 8, "Find solution with index".\
+# To verify, run the job with HIPBLASLT_LOG_MASK=32: the --solution_index of a call must be the index in the call's row.
+# With HIPBLASLT_LOG_MASK=8, the log of a call that has a row must contain "Find solution with index".\
 """)
 
 
@@ -671,17 +677,21 @@ def _checked_key(override: Override, target: Mapping[str, str]) -> str:
             )
         if unknown:
             raise EmissionError(
-                f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown, but the library matches by it; a "
-                "bench or profile log states it (HIPBLASLT_LOG_MASK=32 or 64), --target cannot"
+                f"tuning file: a row for {gemm.label} needs these values, which are unknown: {', '.join(unknown)}. "
+                "Log the call in a bench or profile log (HIPBLASLT_LOG_MASK=32 or 64) and ingest this log; --target "
+                "cannot give such values"
             )
-    raise EmissionError(f"tuning file: an entry cannot name {override.solution.text} for {gemm.label}")
+    raise EmissionError(
+        f"tuning file: no row can select {override.solution.text} for {gemm.label}; a row needs a solution index of "
+        "hipBLASLt above 0, and a single matrix product without complex numbers"
+    )
 
 
 def _values(override: Override, target: Mapping[str, str]) -> list[str]:
     given = override.problem
     assert isinstance(given, GemmProblem)
     p, known = given.normal, _key_values(given, target)
-    size = sizes(p, p, "row")
+    size = sizes(p, p, "a row of a tuning file")
     seconds = (override.time_us or math.inf) * 1e-6
     cells: dict[str, object] = {
         **size,

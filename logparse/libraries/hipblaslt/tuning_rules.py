@@ -345,7 +345,13 @@ def _two_solutions(row: TuningRow, context: Context, others: Sequence[TuningRow]
 _RULES: tuple[Rule[TuningRow, Context], ...] = (
     *(_dropped(name, _REWRITE) for name in ("37-values", "no-header", "columns")),
     *(_dropped(name, _RETUNE) for name in ("index", "number", "type")),
-    _dropped("compute-type", "do nothing if the target has ROCm 7.0 or later, because these versions read the row"),
+    _dropped(
+        "compute-type",
+        (
+            "if the target machine has ROCm 7.0 or later, do nothing, because these versions read the row; if the "
+            "machine has ROCm 6.4, remove the row"
+        ),
+    ),
     Rule("arch", "error", "honoured", _other_arch, _RETUNE),
     Rule("layout", "warning", None, _other_layout, _REWRITE),
     Rule("read-as", "warning", None, _read_as, _RETUNE),
@@ -359,8 +365,8 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
         None,
         _products,
         (
-            "hipBLASLt uses only one of these two rows, and no solution can run the calls of both. Find out which "
-            "row's calls take more time in total, and put this row before the other (for ROCm 6.4: after the other)"
+            "hipBLASLt uses only one of the two rows, but each row's solution can run only the calls of its own row. "
+            "Find out which row's calls take more time in total, and put this row first (for ROCm 6.4: last)"
         ),
     ),
     Rule(

@@ -391,7 +391,8 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
             out[key] = min(old, new, key=lambda x: (x.time_us or 0.0, x.solution.text))
         elif old.solution != new.solution:
             raise EmissionError(
-                f"{old.solution.text} and {new.solution.text} for {key}, but not two times to choose by"
+                f"{old.solution.text} and {new.solution.text} are both given for {key}, but the faster one is unknown, "
+                "because not both have a time; measure both"
             )
         elif old.time_us is None:
             out[key] = new

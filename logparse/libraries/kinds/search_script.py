@@ -15,7 +15,7 @@ from logparse.quoting import Shell, asset, fill_template, join_code, shell_word
 
 Command: TypeAlias = Callable[[Problem], Shell]
 
-_TRIED = Shell("@command@ >&3 2>&3 || echo 'failed: @n@ of @count@' >&2")
+_TRIED = Shell("@command@ >&3 2>&3 || echo 'search @n@ of @count@ failed; the log of this script says why' >&2")
 
 
 @dataclass(frozen=True)

@@ -440,12 +440,14 @@ def _check_expressed(problem: ConvProblem, line: str) -> None:
     if unknown:
         raise _unknown(unknown)
     if other:
-        raise EmissionError(f"flags of MIOpenDriver cannot state {', '.join(other)} of {problem.text}")
+        raise EmissionError(f"no flags of MIOpenDriver express these values of {problem.text}: {', '.join(other)}")
 
 
 def _unknown(fields: Sequence[str]) -> EmissionError:
-    what = f"the command must state {', '.join(fields)}, which is unknown here"
-    return EmissionError(f"{what}; a find-db, or a MIOpen log with MIOPEN_ENABLE_LOGGING_CMD=1, states it")
+    return EmissionError(
+        f"a MIOpenDriver command needs these values, which are unknown: {', '.join(fields)}. Such values are in a "
+        "find-db (MIOpen's list of the fastest solvers) and in a MIOpen log with MIOPEN_ENABLE_LOGGING_CMD=1"
+    )
 
 
 def _output_pads(problem: ConvProblem) -> list[str]:

@@ -95,7 +95,7 @@ class _Run:
                 origin=LIST_ORIGIN,
                 status="no_time",
                 workspace_bytes=workspace,
-                error=f"the list prints {milliseconds} ms, which may be measured or estimated",
+                error=f"MIOpenDriver lists {milliseconds} ms, but does not say whether this is measured or estimated",
             )
             for solution, (milliseconds, workspace) in self.listed.items()
         ]

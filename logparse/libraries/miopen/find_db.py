@@ -160,7 +160,9 @@ def _can_stand_in(row: Override) -> bool:
 def _items(rows: Sequence[Override]) -> list[str]:
     for row in rows:
         if row.time_us is None or not 0 < row.time_us < math.inf:
-            raise EmissionError(f"no time for {row.solution.text}, by which MIOpen ranks; measure it")
+            raise EmissionError(
+                f"the time of {row.solution.text} is unknown, but MIOpen ranks solvers by time; measure this solver"
+            )
         if row.workspace_bytes is None:
             raise EmissionError(
                 f"the workspace of {row.solution.text} is unknown, but MIOpen checks it; a find-db, MIOpen log or "
@@ -212,8 +214,8 @@ FORMAT = FileFormat(
     named=True,
     order="if several records have the same key, the first record is used",
     seen=(
-        "files that AMD ships for gfx90a and gfx942; files that MIOpen 3.5.1 wrote; files for gfx1201; the "
-        "oldest form (source code only)"
+        "files that AMD ships for gfx90a and gfx942; files that MIOpen 3.5.1 wrote; files for gfx1201; files of the "
+        "oldest MIOpen versions (source code only)"
     ),
     example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",
     gives="measurements",

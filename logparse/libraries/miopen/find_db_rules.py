@@ -155,7 +155,8 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
     if not data.replace("\ufeff".encode(), b"").strip(b"\r\n "):
         yield Note(None, "error", "empty", "the file has no records", REFIND)
     if reading.facts.get("miopen_version") == "3.3.0":
-        yield Note(None, "warning", "biased-times", find_db.BIASED, "let a later version of MIOpen search again")
+        remedy = "run the job with a later version of MIOpen and MIOPEN_FIND_MODE=1, so that MIOpen searches again"
+        yield Note(None, "warning", "biased-times", find_db.BIASED, remedy)
     for item, _, lines in reading.parsed.judged:
         for note in row_remarks(item.line, item, reading.target, RULES):
             yield replace(note, others=lines[1:])

@@ -126,8 +126,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     version = [int(x) for x in target.get("miopen_version", "").split(".")[:2] if x.isdigit()]
     if version and version < _FIRST_TEXT:
         raise EmissionError(
-            f"perf-db: MIOpen {target['miopen_version']} stores it in sqlite (as text since 3.2, ROCm 6.2); tune "
-            "the solver there with MIOPEN_FIND_ENFORCE=3"
+            f"perf-db: logparse writes text, but MIOpen {target['miopen_version']} reads only sqlite (text since "
+            "MIOpen 3.2, ROCm 6.2); instead tune the solver on the target machine with MIOPEN_FIND_ENFORCE=3"
         )
     by_key: dict[str, dict[str, str]] = {}
     every = (x for override in overrides for x in _with_fallback(override))
@@ -164,8 +164,10 @@ def own_key(override: Override, target: Mapping[str, str]) -> str | None:
 
 
 _USE = Shell("""\
-# MIOpen user perf-db {name}: tuned parameters for solvers of the .ufdb.txt beside it.
-# MIOpen adds the system's rows to it (per solver), and warns "Invalid config loaded from Perf Db" of one it cannot use.
+# MIOpen user perf-db {name}
+# This file holds tuned parameters for solvers of the user find-db (the .ufdb.txt file) in the same folder.
+# If a solver has no parameters here, MIOpen takes its parameters from the system's perf-db.
+# If MIOpen cannot use the parameters of a solver, it warns "Invalid config loaded from Perf Db".
 export MIOPEN_USER_DB_PATH={folder}
 """)
 
@@ -191,7 +193,7 @@ WRITER = Writer(
     write=write,
     file="`gfx942130.HIP.<version>.udb.txt`",
     read_when=(
-        "the conditions of `miopen-find-db` hold, because MIOpen reads this perf-db together with the user find-db. "
-        "Some solvers in the find-db need the parameters in the perf-db"
+        "the conditions in the row `miopen-find-db` hold (folder, name, `MIOPEN_FIND_MODE`), because MIOpen reads this "
+        "perf-db together with the user find-db. Some solvers in the find-db need the parameters in the perf-db"
     ),
 )

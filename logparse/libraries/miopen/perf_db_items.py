@@ -189,7 +189,7 @@ RULES = (
         "warning",
         None,
         _split_k,
-        "remove this solver from the record, or check that its results equal the results of another solver",
+        "remove this solver from the line; keep the solver only if its results equal the results of another solver",
     ),
     Rule("not-tunable", "info", None, _not_tunable, ""),
 )

@@ -81,7 +81,7 @@ class Reader:
             solver, space, configs = values["solution"], values["workspace_bytes"], values["performance_configs"]
             if type(solver) is not str or not solver or type(space) is not int or not 0 <= space < _MOST_BYTES:
                 raise ValueError(
-                    "the member solution must be a solver's name, and workspace_bytes must be a number of bytes"
+                    "the value of solution must be a solver's name, and workspace_bytes must be a number of bytes"
                 )
             best = min((_time(x) for x in configs), key=lambda x: x["time_ms"] or float("inf"))
         except (ValueError, KeyError, TypeError, RecursionError) as error:

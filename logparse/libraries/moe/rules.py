@@ -426,7 +426,10 @@ def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpu
     return [Emission(f"{agreed['table']}.json", data.encode(), use)]
 
 
-_OWN_FOLDER = Shell("# no variable names its folder; copy it to vllm/model_executor/layers/quantization/utils/configs")
+_OWN_FOLDER = Shell(
+    "# no environment variable sets the folder of such a table; copy the table to "
+    "vllm/model_executor/layers/quantization/utils/configs"
+)
 
 
 def _tokens(row: Offer) -> int:

@@ -157,7 +157,10 @@ def _texts(mark: Mapping[str, Any], name: str) -> list[str]:
 
 FORMAT = FileFormat(
     "applied",
-    "applied_PID.json of apply.py and apply.sh: the changes that a job's processes applied",
+    (
+        "the changes that a process of the job applied (applied_PID.json of apply.py, applied_sh_PID of apply.sh), or "
+        "should apply (asked.json of `logparse run --with`)"
+    ),
     recognise,
     read,
     job_log=True,

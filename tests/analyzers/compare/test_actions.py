@@ -518,7 +518,7 @@ def test_ranks_that_cannot_be_compared_have_a_sentence() -> None:
 def test_an_action_that_nothing_was_promised_for_is_an_error() -> None:
     before = simple("before", 1000, steady(2500))
     with pytest.raises(
-        InputError, match="run before has no measured action tf32: the measured actions are cudnn_benchmark"
+        InputError, match="no replay of run before timed the action tf32: the timed actions are cudnn_benchmark"
     ):
         verify_actions(before, before, ["tf32"])
 

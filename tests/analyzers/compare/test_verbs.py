@@ -95,7 +95,7 @@ def test_verify_names_what_did_not_take_effect(job: Store) -> None:
     assert not found.ok
     *others, last = found.failures
     assert all("was intended" in failure for failure in others)
-    assert "also ran before" in last
+    assert "also ran in the first run" in last
 
 
 def test_export_and_write(job: Store, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_call_through_the_cpp_class_gets_a_second_row() -> None:
     assert len(pasted()) == len(pasted(gemm(m=2048, a_type="bf16_r"))) == 1
     one, other = pasted(problem)
     assert (",f32_r," in one, ",f32_bf16_r," in other) == (True, True)
-    assert "C++ object" in advice(row, facts, PageVerdict(objects=(problem.text,))).override.note
+    assert "C++ class Gemm" in advice(row, facts, PageVerdict(objects=(problem.text,))).override.note
 
 
 def test_words_for_people() -> None:

@@ -29,10 +29,7 @@ CARD = Card(
     evidence="estimated",
     changes="run logparse replay",
     files=False,
-    basis=(
-        "kernels 7.93 → 1.92 ms, but the host is the limit, so the job gains only 0.962 of these 6.01 ms; "
-        "assumes that …"
-    ),
+    basis=("kernels 7.93 → 1.92 ms, but the host limits the job's gain to 0.962 of these 6.01 ms; assumes that …"),
 )
 
 
@@ -64,7 +61,7 @@ def test_the_order_of_the_cards_is_said_once() -> None:
 def test_a_card_says_why_less_arrives_than_its_kernels_save() -> None:
     shown = drawn(CARD)
     assert f"· {CARD.basis}" in shown
-    assert "so the job gains" not in drawn(replace(CARD, basis=""))
+    assert "limits the job's gain" not in drawn(replace(CARD, basis=""))
 
 
 def test_the_page_leads_from_its_words_to_their_meanings() -> None:

@@ -43,10 +43,10 @@ def planted() -> Tables:
 def test_communication_that_nothing_hides() -> None:
     [found] = exposed_communication.find(planted(), Settings())
     assert found.message == (
-        "only collectives run in 150 µs of 500 µs per step (30%, exposed communication). All collectives take "
-        "210 µs under the profiler: allreduce of 17.6 MB among 8 ranks, once per step, 200 µs each, 88.2 GB/s; "
-        "_C_custom_ar::all_reduce, 2 times per step, 5 µs each. These times include the time in which "
-        "ranks wait for the slowest rank"
+        "the GPU runs only collectives for 150 µs of 500 µs per step (30%, called exposed communication). Under the "
+        "profiler, all collectives together take 210 µs per step: allreduce of 17.6 MB among 8 ranks, once per step, "
+        "200 µs each, 88.2 GB/s; _C_custom_ar::all_reduce, 2 times per step, 5 µs each. These times include the time "
+        "in which ranks wait for the slowest rank"
     )
     assert (found.problem, found.saving_us, found.override) == (None, None, None), "what can be had is not known"
     assert "First compare the traces of several ranks" in found.advice
@@ -59,7 +59,7 @@ def test_what_is_below_the_floor_is_no_finding(alone: float, found: int) -> None
 
 def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     recommendation = recommend(planted(), Settings())
-    assert report(recommendation, []).count("exposed-communication: only collectives run in 150 µs") == 1
+    assert report(recommendation, []).count("exposed-communication: the GPU runs only collectives for 150 µs") == 1
     assert not recommendation.findings
     seen = verdict(recommendation)
     assert seen.headline == (
@@ -105,7 +105,9 @@ def test_a_store_of_before_holds_no_message() -> None:
     known = facts("trace", gpu_busy_us="10", gpu_window_us="10", gpu_communication_alone_us="5")
     rows = [kernel(8.0, 1, KERNEL, "record_param_comms", before)]
     [found] = exposed_communication.find(tables(kernels=rows, facts=known), Settings())
-    assert "All collectives take 8 µs under the profiler: record_param_comms, once, 8 µs each." in found.message
+    assert (
+        "Under the profiler, all collectives together take 8 µs: record_param_comms, once, 8 µs each." in found.message
+    )
 
 
 def collective(at: float, args: dict[str, Any]) -> list[dict[str, Any]]:

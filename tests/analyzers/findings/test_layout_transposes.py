@@ -33,8 +33,8 @@ def planted() -> Tables:
 def test_transposes_of_convolutions_in_nchw() -> None:
     [found] = layout_transposes.find(planted(), Settings())
     assert found.message == (
-        "in the NCHW convolutions, 40 ms of 200 ms are transposes to NHWC and back (20%; 10 ms of 70 ms in B, "
-        "30 ms of 80 ms in W): 2 of 3 problems run NHWC kernels"
+        "transposes to NHWC and back take 40 ms of 200 ms in the NCHW convolutions (20%; by direction: 10 ms of 70 ms "
+        "in B, 30 ms of 80 ms in W), because 2 of 3 different convolutions run NHWC kernels"
     )
     assert (found.problem, found.saving_us) == (None, 40_000.0)
     assert found.advice is not None
@@ -47,11 +47,11 @@ def test_times_are_per_step_where_steps_are_marked() -> None:
         for name, value in (("profiler_steps", "2"), ("profiler_steps_us", "1000.0"))
     ]
     [found] = layout_transposes.find(replace(planted(), facts=tables(facts=facts).facts), Settings())
-    assert found.message.startswith("in the NCHW convolutions, 20 ms of 100 ms per step are transposes to NHWC")
+    assert found.message.startswith("transposes to NHWC and back take 20 ms of 100 ms per step in the NCHW")
     assert found.saving_us == 40_000.0, "per run, as all savings"
     facts += [{**facts[0], "name": "unit", "value": "time"}]
     [found] = layout_transposes.find(replace(planted(), facts=tables(facts=facts).facts), Settings())
-    assert "per window are transposes" in found.message
+    assert "per window in the NCHW convolutions" in found.message
 
 
 @pytest.mark.parametrize(("us", "found"), [(3.0, 1), (2.9, 0)])

@@ -23,7 +23,8 @@ def planted() -> Tables:
 def test_its_cost_and_its_remedy() -> None:
     [found] = solver_search.find(planted(), Settings())
     assert found.message.startswith(
-        "1 first call in the traces searched for a solver: 5 kernels took 2 s, 1.5 s of it in naive solvers"
+        "1 first call in the traces searched for the fastest solver (kernel): 5 kernels took 2 s, including 1.5 s in "
+        "naive solvers"
     )
     assert (found.problem, found.saving_us, found.advice) == (None, None, FIND)
 

@@ -68,7 +68,7 @@ def test_a_file_of_another_device(store: Store, tmp_path: Path) -> None:
     other = [x.replace("gfx942", "gfx90a") for x in VALIDATORS]
     rows = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), validators=other)
     (found,) = stale_override.find(read(store, tmp_path, {"r.csv": rows, "b.log": log()}), Settings())
-    assert "arch gfx90a:sramecc+:xnack- (logs: gfx942:sramecc+:xnack-)" in found.message
+    assert "arch gfx90a:sramecc+:xnack- (the job's logs: gfx942:sramecc+:xnack-)" in found.message
 
 
 def test_logs_without_the_fact_contradict_nothing(store: Store, tmp_path: Path) -> None:

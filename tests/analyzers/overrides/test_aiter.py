@@ -428,7 +428,7 @@ def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
     path.write_text(HEAD + ROW)
     with pytest.raises(InputError, match="every row names an index"):
         portable([str(path)])
-    with pytest.raises(InputError, match="this file is tunableop-results"):
+    with pytest.raises(InputError, match="this file has the format tunableop-results"):
         portable([str(SAMPLES / "tunableop/tunableop_results0.csv")])
     path.write_text(HEAD + ASM)
     assert portable([str(path)]).notes == (

@@ -92,7 +92,7 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
         convert([TUNING], "tunableop", TARGET | {"arch": "gfx90a"})
     table = tmp_path / "bf16_tuned_gemm.csv"
     table.write_text("".join(Path(AITER).read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(InputError, match=r"does not name the device or build of hipblaslt.*--same-build"):
+    with pytest.raises(InputError, match=r"does not state the device or build of hipblaslt.*--same-build"):
         convert([str(table)], "hipblaslt", FACTS)
     vouched = convert([str(table)], "hipblaslt", FACTS, same_build=True)
     assert list(rows(vouched).values()) == ["hipblaslt:104377"]
@@ -138,7 +138,7 @@ def test_rocblas_indices(tmp_path: Path) -> None:
     assert not convert([str(path)], "hipblaslt").files
     path.write_text("\n".join([*head, f"{key},Gemm_Rocblas_-3798,0.05", ""]))
     assert list(convert([str(path)], "rocblas").refused) == [
-        "rocBLAS: no row for such a call, which does not state beta"
+        "rocBLAS: no row can be written for such a call, because its beta is unknown"
     ]
     back = convert([ROCBLAS], "tunableop", TARGET, same_build=True)
     assert {x.partition(":")[0] for x in rows(back).values()} == {"rocblas"}
@@ -224,6 +224,6 @@ def test_conversions_keep_the_kernel_of_every_product(
 
 def test_the_validators_of_another_build_are_not_the_targets() -> None:
     for other in ({"pytorch_version": "2.15.0"}, {"arch": "gfx90a"}, {"hipblaslt_revision": "0badf00d"}):
-        with pytest.raises(InputError, match=r"give --target a results CSV|another device or build"):
+        with pytest.raises(InputError, match=r"give --target a TunableOp results CSV|another device or build"):
             convert([CSV], "tunableop", other)
     assert convert([CSV], "tunableop", {"arch": "gfx942"}).count == 13

@@ -118,7 +118,7 @@ def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
     )
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps({"1": TILE}))
-    assert merge([str(path)]).files[0].use.startswith("# no variable names its folder")
+    assert merge([str(path)]).files[0].use.startswith("# no environment variable sets the folder of such a table")
 
 
 @pytest.fixture(scope="module")

@@ -46,10 +46,7 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     one, two = verdict(whole), verdict(half)
     assert (one.unit, two.unit, one.whole) == ("run", "step", "the whole trace")
     assert "of the whole trace" in one.headline
-    assert one.hint == (
-        "no trace marks the job's steps, so each time is a sum over the whole trace: `--steps N` (the number of steps) "
-        "gives times of a step"
-    )
+    assert one.hint == "times are of the whole trace; to see times of a step, state how many steps it has: `--steps N`"
     assert not two.hint
     assert two.whole_us == pytest.approx((one.whole_us or 0.0) / 2)
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
@@ -68,10 +65,7 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     first, *more = seen.todo
     assert (first.sureness, first.slowed_by, first.at_most) == ("estimated", "the host", False)
     assert gain(first) == "≈ 32.4 → 31.4 ms"
-    assert (
-        kernels_text(first)
-        == "kernels 7.93 → 1.92 ms, but the host is the limit, so the job gains only 0.962 of these 6.01 ms"
-    )
+    assert kernels_text(first) == "kernels 7.93 → 1.92 ms, but the host limits the job's gain to 0.962 of these 6.01 ms"
     assert granted(first) == "assumes that 50% of the roofline is reached (too few comparable problems)"
     assert [x.certainty for x in more] == ["upper bound only"] * len(more)
     assert seen.headline.endswith("; larger but less sure: keep the GPU busy, up to 7 ms (the host is the limit)")
@@ -83,8 +77,8 @@ def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) ->
     seen = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
     assert seen.limit == (
         "communication limits a step (11.8 of 18.8 ms, 62%, in which nothing else runs); if communication took no "
-        "time, a step would still take 15.9 ms, because the host would then limit it (simulated as under the "
-        "profiler, which slows the host)"
+        "time, a step would still take 15.9 ms, because the host would then limit it (simulated; the trace's "
+        "profiler slowed the host)"
     )
     # The limit is the reason for the second thing to do, and not for the first.
     assert seen.headline == (
@@ -108,15 +102,12 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     assert len(lines) <= screen.LINES
     assert [x[:3] for x in lines if x[:3] in (" 1 ", " 2 ", " 3 ")] == [" 1 ", " 2 ", " 3 "]
     text = " ".join(" ".join(lines).split())
-    assert (
-        "but the host is the limit, so the job gains only 0.962 of these 6.01 ms; assumes that 50% of the roofline is"
-        in text
-    )
+    assert "but the host limits the job's gain to 0.962 of these 6.01 ms; assumes that 50% of the roofline is" in text
     assert "about each: --explain N" in lines[-1]
     # The table of the report has 2.74 ms and more, and the list above it 0.962 ms.
     table = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     assert table in report(found, [])
-    assert "gains only 0.962 of these 6.01 ms" in report(found, [])
+    assert "gain to 0.962 of these 6.01 ms" in report(found, [])
     assert table not in report(replace(found, step=None), [])
 
 
@@ -176,7 +167,7 @@ def test_a_host_twice_as_fast_is_simulated() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), one that takes no time at "
-        "most 180 µs (36%) (simulated with times taken under the profiler, which slows the host)"
+        "most 180 µs (36%) (simulated; the trace's profiler slowed the host)"
     )
     # Without a gain of a host twice as fast, the words about the other host have no words before them to lean on.
     kernels = replace(now, ceilings=Ceilings(450, 320, 500, 450, half_host_us=500))

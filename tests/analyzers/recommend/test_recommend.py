@@ -442,7 +442,7 @@ def test_bad_targets(tmp_path: Path) -> None:
         (["arch=gfx942", "arch=gfx90a"], "describe one machine"),
         ([str(tmp_path / "missing.csv")], "--target"),
         ([str(tmp_path / "x.json")], "one JSON object"),
-        ([str(tmp_path / "y.txt")], "no fact of a machine"),
+        ([str(tmp_path / "y.txt")], "does not say on which machine it was made"),
         (["colour=red"], "--target"),
         (["cu_count=abc"], "cu_count must be a number of compute units"),
         (["cu_count=0"], "cu_count must be a number of compute units"),

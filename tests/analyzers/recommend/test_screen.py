@@ -164,9 +164,9 @@ def test_nothing_essential_is_cut() -> None:
     found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
     lines = screen.screen(found, screen.Written(Path("overrides")))
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert "because the host is the limit: keep the GPU busy, up to 230 µs" in " ".join(" ".join(lines[:3]).split()), (
-        "the headline's end"
-    )
+    assert "less sure: keep the GPU busy, up to 230 µs (the host is the limit)" in " ".join(
+        " ".join(lines[:3]).split()
+    ), "the headline's end"
     assert not any(x.endswith("…") for x in lines), "what to change has lines of its own"
     explained = "\n".join(x for x in screen.explain_change(found, "padded_output") if isinstance(x, str))
     assert "…" not in explained
@@ -233,7 +233,9 @@ def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> 
         by_name = [x for x in screen.explain_change(found, todo.name) if isinstance(x, str)]
         assert by_number == by_name
         assert todo.title in by_number[1]
-    with pytest.raises(UsageError, match="--explain nosuch: no such thing to do; the list has 1 "):
+    with pytest.raises(
+        UsageError, match="--explain nosuch: no proposed change has this number or name; choose from 1 "
+    ):
         screen.explain_change(found, "nosuch")
 
 
@@ -284,7 +286,7 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     made = (tmp_path / "overrides/apply.py").read_text()
     assert ("CHOSEN = ('padded_output', )" in made) == shows
     assert "if 'padded_output' in names:" in made, "it can be applied by name"
-    assert ("only changes that you name are applied" in made) == (not shows)
+    assert ("so the change is applied only if it is named" in made) == (not shows)
     explained = screen.explain_change(found, "padded_output")
     assert explained == screen.explain_change(found, "1" if shows else "2")
     assert (

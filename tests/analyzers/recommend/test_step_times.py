@@ -97,7 +97,7 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
     (search,) = (x for x in verdict(held).todo if x.name == "search")
     assert (gain(search), kernels_text(search)) == (
         "up to 2.2 of 54.9 ms",
-        "kernels 16.4 ms → 657 µs, but the host is the limit, so the job gains only at most 2.2 of these 15.7 ms",
+        "kernels 16.4 ms → 657 µs, but the host limits the job's gain to at most 2.2 of these 15.7 ms",
     )
     assert dict(verdict(held).gains)["unknown"] == search.gained_us, "how much of that comes true is not known"
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))

@@ -151,7 +151,7 @@ def test_a_machine_without_a_gpu_states_what_cannot_be_done(
     )
     assert "no GPU kernel was traced, so no action can be compared" in said[-2]
     assert why in said[-2]
-    assert said[-1] == "the libraries' logs hold no calls either, so there is nothing to measure and nothing to change"
+    assert said[-1] == "the libraries' logs contain no calls, so there is nothing to measure and nothing to change"
 
 
 def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(

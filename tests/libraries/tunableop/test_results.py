@@ -158,7 +158,7 @@ def test_a_cuda_target_has_one_validator() -> None:
 
 def test_a_field_of_the_key_that_is_unknown_is_named() -> None:
     row = rows(from_file(FOLDER / "torch2.5/tunableop_results0.csv"))[0]
-    with pytest.raises(EmissionError, match="which does not state lda, ldb, ldc"):
+    with pytest.raises(EmissionError, match="because its lda, ldb, ldc is unknown"):
         results.write([override(row)], TARGET)
 
 

@@ -552,7 +552,10 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
         size, window = getattr(p, axis), (getattr(p, f"filter_{axis}") - 1) * getattr(p, f"dilation_{axis}") + 1
         fits = (size + 2 * getattr(p, f"pad_{axis}") - window) // getattr(p, f"stride_{axis}") + 1
         if fits != getattr(p, f"out_{axis}"):
-            raise UnsupportedError(f"the output size {getattr(p, f'out_{axis}')} does not fit its padding ({fits})")
+            raise UnsupportedError(
+                f"the output size out_{axis} is {getattr(p, f'out_{axis}')}, but input size, filter, padding, stride "
+                f"and dilation give {fits}"
+            )
     heads = {"x": (p.n, p.c), "w": (p.k, (p.c or 0) // (p.groups or 1)), "dy": (p.n, p.k)}
     prefixes = {"x": "", "w": "filter_", "dy": "out_"}
     return {

@@ -202,7 +202,10 @@ class TorchDevice:
             time_us, in_time = self._events_us(call, first, count)
             if in_time:
                 return time_us
-        raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
+        raise HostBoundError(
+            f"not measured, because the host launched the kernels too slowly in each of {_TRIES} tries: the time of "
+            f"{time_us:.1f} µs includes waits for the host"
+        )
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
         """Time ``count`` executions of a call with GPU events. Return the µs per execution, and if this time is valid.
