@@ -193,7 +193,8 @@ _STEPS = """
     select coalesce(bool_and(calls_from = 'profiler'), false),
            (select sum(try_cast(value as double)) from facts
             where run = $run and name = 'profiler_steps'),
-           (select count(distinct pid) from calls where run = $run and by_tool is distinct from true)
+           (select count(distinct pid) from calls where run = $run and by_tool is distinct from true
+              and ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')))
     from w"""
 """SQL for three values: whether only traces count the calls, the number of traced steps, the number of processes."""
 """SQL for the sums over all ranked matrix products and convolutions.
@@ -404,7 +405,7 @@ def rank_problems(
         shown = {"n": n, "assumes": find_db_choice.ASSUMES}
         # This is an Arrow table, because to import pandas takes longer than most answers.
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params=shown).to_arrow_table()
-        traced, steps, processes = con.execute(_STEPS, {"run": run}).fetchall()[0]
+        traced, steps, processes = con.execute(_STEPS, {"run": run, "kind": kind}).fetchall()[0]
         ((untold,),) = con.execute(_UNTOLD).fetchall()
         open_ = [problem_from_text(text).label for (text,) in con.execute(_UNSETTLED).fetchall()]
         not_used = _count(con, run, kind) if count_left_out else LeftOut()

@@ -55,7 +55,8 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
         )
         cost = worth.text(_run(found)) if apart is None and worth is not None and worth.saves_us else cost
         choice = (
-            f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}); {cost}"
+            f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}); "
+            f"{'' if found.compared or not known else 'no time was compared; '}{cost}"
         )
     elif picked > found.several:
         same = pluralize(picked - found.several, "other problem" if found.several else "problem")
@@ -107,8 +108,8 @@ def caveat_lines(found: Diff) -> list[str]:
             "only the kernel that the logs name most often is compared (if no log names the kernels, the fastest one)"
         )
         out.append(f"several kernels ran for {pluralize(found.several, 'problem')}; {which}")
-    out += [_one_sided(found, state) for state in ("new", "vanished") if found.count(state)]
-    return [*out, *_sources(found)]
+    # The files that a run lacks explain why problems are in one run only.
+    return [*out, *_sources(found), *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
 
 
 _TOLD: Sequence[State] = ("slower", "faster", "changed", "same", "unknown")

@@ -34,7 +34,7 @@ from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse, load_gpu_time
 from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, names
 from analyzers.explore.load.child import write_tables
-from analyzers.explore.load.job import PageVerdict
+from analyzers.explore.load.job import Calls, PageVerdict
 from analyzers.explore.page import parts
 from analyzers.explore.page.components import count
 from analyzers.explore.page.frame import ASSETS, frame
@@ -126,7 +126,7 @@ def _make_fitting_report(
     store: Store, analysis: Analysis, compare: str | None, folder: Path, top: int, limit: int
 ) -> Report:
     others, other, called, time, states = None, ("", ""), "", None, dict[str, int]()
-    numbers: Sequence[tuple[str, int | None, int | None]] = ()
+    numbers: Sequence[Calls] = ()
     if compare:
         there, other_run = find_run_to_compare(compare, store)
         found = compare_runs(store, analysis.run, there, other_run)

@@ -201,9 +201,9 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
     )
     if slow:
         out += (
-            f": they take {duration(total['held_us'])} of {duration(total['w_us'])} of W time, which is "
-            f"{duration(total['recoverable_us'])} more than the slower of forward (F) and dgrad (B); each problem is "
-            "counted once"
+            f": one call of each takes {duration(total['held_us'])} in all (one call of every W: "
+            f"{duration(total['w_us'])}), which is {duration(total['recoverable_us'])} more than the slower of "
+            "forward (F) and dgrad (B)"
         )
     if others := int(total.get("not_run", 0)):
         out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"
@@ -277,8 +277,8 @@ def _report_slow_gradient(
     which = "B" if row["b_us"] == sibling else "F"
     solver = str(row["solution"]).split(":", 1)[-1]
     message = (
-        f"W takes {duration(best)} with {solver}, {best / sibling:.1f} times as long as {which} of the same layer "
-        f"({duration(sibling)})"
+        f"W takes at best {duration(best)} with {solver}, {best / sibling:.1f} times as long as {which}, the slower "
+        f"other pass of the layer ({duration(sibling)})"
     )
     naive = "the naive solver is the fastest known solver" * bool(row["naive"])
     # The possible saving is (time of W) − (time of the slower of F and B).

@@ -101,11 +101,12 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     # A command for a thing that is not listed would seem to belong to another one.
     typed = list(_list_commands(found, seen.todo[:room], written))
     spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
-    for todo, block in zip(seen.todo, listed, strict=False):
-        if isinstance(todo.remedy, UseRows):
-            added = _row_lines(found, todo, spare)
-            block.extend(added)
-            spare -= len(added)
+    ranked = [(x, block) for x, block in zip(seen.todo, listed, strict=False) if isinstance(x.remedy, UseRows | Search)]
+    for todo, block in ranked:
+        # Each thing names the call that saves most, and the first one names more, if there is room.
+        added = _row_lines(found, todo, spare if len(ranked) == 1 else min(spare, 1))
+        block.extend(added)
+        spare -= len(added)
     return [
         *head,
         heading(seen.todo[:room], seen),
@@ -297,15 +298,15 @@ def _fits_beside(todo: Sequence[Todo], name: str, first: int) -> bool:
 
 
 def _target(todo: Todo) -> str:
-    """Return the time that a thing to do is estimated to reach, like ``24.9 ms expected``. Empty if it is no estimate.
+    """Return the time that a thing to do is estimated to reach, like ``24.9 ms expected to remain``.
 
-    In a step, it is the time of some kernels, and the text says so.
+    It is empty if the thing to do has no estimate. In a step, it is the time of some kernels, and the text says so.
     """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""
     if todo.unit == "step":
         return f"kernels {duration(todo.gain.now_us)} → {duration(todo.gain.then_us)}"
-    return f"{duration(todo.gain.then_us)} expected"
+    return f"{duration(todo.gain.then_us)} expected to remain"
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
@@ -370,7 +371,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if folders[1:] and UseRows in listed:
         yield from _fold_command(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
     elif apply_script.NAME in names and UseRows in listed:
-        yield from _fold_command(f"apply    . {here}/{apply_script.NAME}")
+        yield from _fold_command(f"apply    . {here}/{apply_script.NAME}   # then start the job in this shell")
     elif written.files and UseRows in listed:
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
         yield from _wrap_line(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)

@@ -261,7 +261,7 @@ def _limit(found: Recommendation) -> str:
     said = [f"{_LIMITS.get(now.limit, now.limit)} {'limit' if now.limit == 'kernels' else 'limits'} {one}"]
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{_pair(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
-        said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%}, in which nothing else runs)"
+        said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%})"
     # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
     # that takes no time.
     ends = (
@@ -282,7 +282,8 @@ def _limit(found: Recommendation) -> str:
     if free_us < now.now_us * (1 - _LEAST):
         then = f", because {_LIMITS.get(ceilings.next_limit, ceilings.next_limit)} would then limit it"
         waits = now.limit == COMMUNICATION and ceilings.next_limit not in ("", COMMUNICATION)
-        said.append(f"if communication took no time, {one} would still take {duration(free_us)}{then * waits}")
+        less = f"{'only ' * waits}{duration(now.now_us - free_us)} shorter"
+        said.append(f"without communication {one} would be {less}{then * waits}")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"

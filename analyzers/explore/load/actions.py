@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.actions import ACTIONS
 from analyzers.evidence.tables import Settings
-from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
+from analyzers.explore.load.job import Calls, Card, PageVerdict, TimeSplit
 from analyzers.explore.plain_text import capitalize_first
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.override_files import names_of_scripts
@@ -36,14 +36,14 @@ def verdict_of(
     store: str | None,
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
-    calls: Sequence[tuple[str, int | None, int | None]] = (),
+    calls: Sequence[Calls] = (),
 ) -> PageVerdict:
     """Collect what the web page and the report show about a run, except its table of GEMMs and convolutions.
 
     * ``store``: URL of the Parquet folder, for the command lines that the user is shown.
     * ``other``: GPU time of the run with which this run is compared.
     * ``changed``: how many GEMMs and convolutions became faster, slower and so on in the comparison.
-    * ``calls``: the number of calls of each kind in the other run and in this run.
+    * ``calls``: the number of calls of each kind in the other run and in this run, and of their processes.
     """
     return PageVerdict(
         headline=analysis.headline,
@@ -133,7 +133,15 @@ def _lines(
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
         # The condition is settled first. The last of these commands recommends anew, with rows if they save anything.
-        return settling(store, run, ()) if todo.assumes else (write, f". {_FOLDER}/*/apply.sh")
+        return (
+            settling(store, run, ())
+            if todo.assumes
+            else (
+                write,
+                f". {_FOLDER}/*/apply.sh",
+                "# then start the job in this shell",
+            )
+        )
     if isinstance(todo.remedy, Search):
         found = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
         return write, f'for S in {found}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'

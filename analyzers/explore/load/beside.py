@@ -15,6 +15,7 @@ from logparse.text import sql_text
 
 if TYPE_CHECKING:
     from analyzers.compare.diff import Diff
+    from analyzers.explore.load.job import Calls
 
 
 def find_run_to_compare(word: str, store: Store) -> tuple[Store, str]:
@@ -65,9 +66,13 @@ def changed(found: Diff) -> dict[str, int]:
     return {_TURNED.get(state, state): int(count) for state, count in rows}
 
 
-def calls(found: Diff) -> list[tuple[str, int | None, int | None]]:
-    """Return the number of calls of each kind in the other run and in this run. None if no log counts them."""
-    return [(kind, there, here) for kind, here, there in found.calls]
+def calls(found: Diff) -> list[Calls]:
+    """Return the number of calls of each kind in the other run and in this run. None if no log counts them.
+
+    The last two numbers are those of the processes that made the calls, 0 if they are unknown.
+    """
+    mine, others = found.processes_of
+    return [(kind, there, here, others.get(kind, 0), mine.get(kind, 0)) for kind, here, there in found.calls]
 
 
 _TURNED = {"slower": "faster", "faster": "slower", "new": "vanished", "vanished": "new"}

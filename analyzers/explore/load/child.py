@@ -23,7 +23,7 @@ import pyarrow as pa
 from analyzers.explore import point_table
 from analyzers.explore.load import one_step
 from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep
-from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
+from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Calls, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
 from logparse.store import open_store
@@ -247,7 +247,7 @@ def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[
     run, settings = str(known["run"]), Settings(target=job.target)
     others = time = None
     states: dict[str, int] = {}
-    numbers: Sequence[tuple[str, int | None, int | None]] = ()
+    numbers: Sequence[Calls] = ()
     if known["other"]:  # The comparison runs first, before the findings fill the memory.
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
 """Messages that the child process sends while it loads the data for the web page, in this order.
@@ -81,6 +82,13 @@ class TimeSplit:
     parts: tuple[tuple[str, float], ...]
 
 
+Calls: TypeAlias = tuple[str, int | None, int | None, int, int]
+"""A kind of call, its number in the other run and in this run, and the numbers of the processes that made the calls.
+
+A number of calls that no log states is None, and an unknown number of processes is 0.
+"""
+
+
 @dataclass(frozen=True)
 class PageVerdict:
     """Everything that the web page and the report show about a run, except the table of GEMMs and convolutions.
@@ -101,8 +109,7 @@ class PageVerdict:
     """Texts of the GEMMs that the run called through hipBLASLt's C++ object instead of its C functions."""
     changed: tuple[tuple[str, int], ...] = ()
     """How many GEMMs and convolutions are faster, slower and so on than in the other run (``beside.changed``)."""
-    calls: tuple[tuple[str, int | None, int | None], ...] = ()
-    """The number of calls of each kind in the other run and in this run. None if no log counts them."""
+    calls: tuple[Calls, ...] = ()
 
     @staticmethod
     def read(path: Path) -> PageVerdict:
@@ -117,7 +124,7 @@ class PageVerdict:
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),
             changed=tuple((state, count) for state, count in known["changed"]),
-            calls=tuple((kind, there, here) for kind, there, here in known["calls"]),
+            calls=tuple((kind, *numbers) for kind, *numbers in known["calls"]),
         )
 
     def write(self, path: Path) -> None:

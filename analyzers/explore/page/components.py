@@ -101,7 +101,7 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     # What a run does not log comes first. Else fewer calls look as if the job did less work.
     said = [
         f"{lacks} logs no {_noun(kind)}s ({has} {count:,})"
-        for kind, old, now in known.calls
+        for kind, old, now, *_ in known.calls
         for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
         if count is not None and other is None
     ]
@@ -120,9 +120,16 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
         said.append("the runs have no times that can be compared")
     if not step and totals["both_picks"]:
         said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)}")
-    both = ((kind, old, now) for kind, old, now in known.calls if old is not None and now is not None)
-    said += [f"logged calls of {_noun(kind)}s {old:,} → {now:,}" for kind, old, now in both if old != now]
+    said += [
+        f"logged calls of {_noun(kind)}s {old:,}{_in_processes(many)} → {now:,}{_in_processes(few)}"
+        for kind, old, now, many, few in known.calls
+        if old is not None and now is not None and old != now
+    ]
     return f"{there} → {here}: {'; '.join(said)}"
+
+
+def _in_processes(count: int) -> str:
+    return f" in {pluralize(count, 'process')}" if count else ""
 
 
 def _of_both_picks(totals: pd.Series) -> str:
@@ -146,7 +153,7 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
     if not judged:
         return [html.p("The two runs are being compared …", class_="skeleton")]
     here, there = (_with_end(x) for x in names)
-    rows = [*(_make_row_of_times(*row) for row in known.beside), *(_calls_beside(*row) for row in known.calls)]
+    rows = [*(_make_row_of_times(*row) for row in known.beside), *(_calls_beside(*row[:3]) for row in known.calls)]
     head = html.tr([html.th(""), html.th(f"{there} → {here}", scope="col")])
     made: list[object] = [html.table([head, *rows], class_="beside", **_aria(label="Both runs"))] if rows else []
     picks, both = int(totals["repicked"]), int(totals["both_picks"])

@@ -100,7 +100,11 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     made = {type(x.remedy).__name__: y for x, y in _todos(recommend(everything(), Settings()))}
     apply, search = made["UseRows"], made["Search"]
     assert apply.saves.split()[-1] in ("µs", "ms")
-    assert apply.lines == ("logparse recommend --store S --run r --out overrides", ". overrides/*/apply.sh")
+    assert apply.lines == (
+        "logparse recommend --store S --run r --out overrides",
+        ". overrides/*/apply.sh",
+        "# then start the job in this shell",
+    )
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides/*/tune_miopen.sh")
     unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.gain is None]

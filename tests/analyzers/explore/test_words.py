@@ -108,11 +108,11 @@ def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
     names = ("problems", "both_picks", "picked", "repicked", "faster", "slower", "called", "here_us", "there_us")
     totals = pd.Series(dict.fromkeys(names, 0))
     for calls, head in (
-        ((("conv", 697, None), ("gemm", 244, 122)), "b logs no convolutions (a 697)"),
-        ((("conv", None, 5),), "a logs no convolutions (b 5)"),
+        ((("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1)), "b logs no convolutions (a 697)"),
+        ((("conv", None, 5, 0, 1),), "a logs no convolutions (b 5)"),
     ):
         shown = components.change(PageVerdict(calls=calls), ("b", "a"), totals)
         assert shown.startswith(f"a → b: {head}; ")
-    assert "logged calls of GEMMs 244 → 122" in components.change(
-        PageVerdict(calls=(("conv", 697, None), ("gemm", 244, 122))), ("b", "a"), totals
+    assert "logged calls of GEMMs 244 in 2 processes → 122 in 1 process" in components.change(
+        PageVerdict(calls=(("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1))), ("b", "a"), totals
     )
