@@ -110,8 +110,8 @@ def visible_devices() -> tuple[str, ...]:
 class RayDevice:
     """A GPU (or a CPU core) of a Ray cluster, on which worker processes are started.
 
-    * ``place.device``: ``cuda:0`` (a Ray actor sees only its own GPU). After a worker was opened, with the node's
-      address.
+    * ``place.device``: ``cuda:0``, because a Ray actor sees only its own GPU. Once a worker was opened, the text also
+      has the node's address.
     """
 
     def __init__(self, ray: Any, place: Place) -> None:

@@ -100,7 +100,7 @@ class _State(NamedTuple):
     order: _Order
 
     def keys(self, content: str) -> Iterator[_Key]:
-        """Yield the keys under which an index of all input files lists this file, so that its copies find it.
+        """Yield the keys of an input file in an index of all input files. A copy of the file has one of the same keys.
 
         ``content`` is the hash of the file's present or earlier content.
         """

@@ -1,4 +1,4 @@
-"""Tests of the reasons that a job's command itself gives for why logparse's code does not reach the job's Python."""
+"""Tests that logparse says why its code does not reach the job's Python, if the job's command shows the reason."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ COLUMNS = ("id", "label", "direction", "w_solution", "w_us", "sibling_us", "w_to
 """Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 _TRIED = 100
-"""Number of layers for whose names a place is searched. Those that lose most time come first."""
+"""Number of layers for whose names a place is searched. The layers that lose most time come first."""
 RATIOS = (1, 3, 10, 30, 100)
 NAMED = 6
 """Largest number of marks with the name of their layer beside them. They are the layers that lose most time."""

@@ -319,7 +319,8 @@ def key(problem: Problem, target: Facts) -> str | None:
 def find_reports(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    Returns a ``Report`` with the reason and the start of the row for this function, by the text of the product.
+    Returns a ``Report`` by the text of each product: why another function computes it, and how a row for this function
+    begins.
     """
     out = {}
     for function, call in messages:

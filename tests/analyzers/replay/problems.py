@@ -24,7 +24,7 @@ def gemm(m: int = 65, **more: object) -> GemmProblem:
 
 
 def named(*solutions: str, m: int = 64) -> GemmProblem:
-    """Return a matrix product for which the fake library offers kernels with these names."""
+    """Return a matrix product of M = ``m``, for which the fake library offers the kernels ``solutions``."""
     return gemm(m, activation="+".join(solutions))
 
 

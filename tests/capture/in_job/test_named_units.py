@@ -82,7 +82,10 @@ def test_a_definition_is_awaited_and_no_tracer_is_left(
 
 
 def test_a_function_of_a_module_that_was_imported_before_torch(job_server: Server, tmp_path: Path) -> None:
-    """A guarded function does nothing within another one, so such a function was not wrapped in an earlier version."""
+    """``--unit`` counts the calls of a function whose module was imported before torch.
+
+    An earlier version did not wrap such a function, because its import hook ran within another hook of logparse.
+    """
     program = tmp_path / "p.py"
     program.write_text("import textwrap\nfor _ in range(20): print(textwrap.dedent(' a'))\n")
     plain, observed = job_server.both(program, tmp_path, LOGPARSE_TRACE_UNIT="textwrap:dedent")

@@ -104,7 +104,8 @@ def test_one_made_anew_begins_a_phase_if_it_does_other_work(steps: int, work: ob
 
 
 def test_optimizers_of_an_inner_loop_do_not_lead() -> None:
-    """Each step of the outer optimizer follows five steps of a new optimizer, as in meta-learning."""
+    """The outer optimizer's steps are the job's units, although five steps of a new optimizer come before each, as in
+    meta-learning."""
     leader = Leader()
     units = 0
     for number in range(1, 100):
