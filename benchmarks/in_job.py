@@ -10,7 +10,7 @@ job with each of its two solutions.  Their ratio is the call's gain *in the job*
 ``torch:blas=…`` or ``torch:layout=NHWC,stored``) are also confirmed as ``logparse replay`` confirms them, in fresh
 processes, with cold operands (the default) and with hot operands.
 
-Required: in at least 85 % of the pairs, the ratio in the job lies inside the interval that ``logparse verify`` predicts
+Required: in at least 85 % of the pairs, the ratio in the job lies inside the interval that ``in_job`` (below) predicts
 from the replay with cold operands.  This must hold for the pairs whose kernels the setting changed, and again for the
 pairs among them that gain or lose at least 3 %.  Each of the two sets needs at least 50 pairs of at least 4 models.
 The raw record has all times and log ratios, so that other predictions can be tried on it.

@@ -423,7 +423,8 @@ def test_what_an_action_does_to_the_host_is_in_the_record(monkeypatch: pytest.Mo
     row = jobs()[" (H100)"]["vision_server"]
     pairs = importlib.import_module("steps").pairs({"x": row})
     off = [row["step"]["beside_with_host"][x.action]["then_us"] / x.measured_us - 1 for x in pairs]
-    assert f"are off by {', '.join(f'{100 * x:.1f}' for x in off[:1])}," in text("docs/results.md")
+    rows = [f"| {x.action} | {100 * x.error:+.1f} % | {100 * y:+.1f} % |" for x, y in zip(pairs, off, strict=True)]
+    assert f"error with them | |---|---|---| {' '.join(rows)}" in text("docs/results.md")
     assert sorted(f"{100 * abs(x):.1f}" for x in off) == ["0.4", "0.7", "4.5"]
     sums = [x for job in jobs()[" (H100)"].values() for x in job.get("host_sums", {}).values()]
     assert 0.02 < max(abs(host) / gpu for host, gpu in sums) < 0.03, "analyzers/actions/action.py states it"
@@ -444,9 +445,15 @@ def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
     assert 2 * rms <= ERROR
     assert len(errors) == 13
-    assert f"the host (CPU) does not limit, by {percent(rms)} (root mean square)." in text("docs/results.md")
+    page = text("docs/results.md")
+    assert f"with measurements, for {len(errors)} pairs of a job and a change." in page
+    sure = [x.limit for rows in jobs().values() for x in steps.pairs(rows) if x.spread <= 0.04 and x.limit != "host"]
+    kernels, loading = (sure.count(x) for x in ("kernels", "data loading"))
+    assert kernels + loading == len(errors)
+    assert f"{kernels} pairs are limited by kernels, and {loading} by data loading." in page
+    assert f"The typical error is {percent(rms)} (root mean square)." in page
     more = sum(x.limit != "host" for rows in jobs().values() for x in steps.pairs(rows)) - len(errors)
-    assert f"There are {more} more predictions for such jobs" in text("docs/results.md")
+    assert f"There are {more} more predictions for such jobs. The measured changes of these {more} are" in page
 
 
 def test_the_step_without_a_change_is_simulated_as_the_records_show() -> None:

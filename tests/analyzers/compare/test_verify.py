@@ -248,7 +248,7 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
 def test_a_row_is_not_used_by_calls_with_too_little_workspace(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """If a call gives less workspace than the row's kernel needs, ``coverage`` says that the row has no effect on the call."""
+    """If a call gives less workspace than the row's kernel needs, ``coverage`` says that the row has no effect."""
     # hipBLASLt skips such a kernel. The file does not state how much workspace it needs, so this is known only if the
     # kernel was measured.
     after = with_workspace("hipblaslt:1", need, given)
