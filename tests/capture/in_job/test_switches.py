@@ -250,7 +250,7 @@ def flat() -> Any:
     [
         ("channels_last", lambda: torch.nn.Linear(2, 2), "no convolution"),
         ("channels_last", lambda: Net().to(memory_format=torch.channels_last), "no convolution"),
-        ("padded_output", lambda: torch.nn.Linear(2, 320), "no linear layer has 256 or more outputs"),
+        ("padded_output", lambda: torch.nn.Linear(2, 320), "nothing to pad: every linear layer has fewer than 256 outputs"),
         ("one_kernel_gelu", torch.nn.GELU, "no module of the model computes GELU by a formula of its own"),
         ("fused_epilogue", lambda: torch.nn.Linear(2, 2), "no torch.nn.Sequential"),
         (
@@ -458,7 +458,7 @@ def test_cudnn_benchmark_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.version, "hip", "7.2")
     model = torch.nn.Conv2d(3, 4, 3)
-    with pytest.raises(RefusedError, match="keeps using the solver"):
+    with pytest.raises(RefusedError, match="keeps the solver"):
         made("channels_last_benchmark").on(Job([model], []))
     assert model.weight.is_contiguous(), "its first part is taken back"
 
