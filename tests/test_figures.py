@@ -97,17 +97,17 @@ def convolutions(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return the sentence about the times of convolutions that README.md must contain.
+    """Return the two table rows about the times of convolutions that README.md must contain.
 
-    It is shorter than the sentence in docs/results.md.
+    They are shorter than the sentence in docs/results.md.
     """
     words = re.sub(r" \([^)]*\)", "", convolutions(name))
     count, default, reachable, best, confirmed = re.findall(r"[\d.]+(?: of \d+)?", words)
     true, suspected = confirmed.split(" of ")
     return (
-        f"{count} gradients of weights (sizes from ROCm's MI300X file) take {default} ms with default kernels, "
-        f"{reachable} ms with the best, and {best} ms if tensors may also be stored in another layout. "
-        f"`replay` confirmed a gain for {true} of the {suspected} that seemed slow"
+        f"| {count} weight gradients (sizes from ROCm's MI300X file) | {default} ms with default kernels, "
+        f"{reachable} ms with the best, {best} ms if tensors may also be stored in another layout | "
+        f"| | {suspected} that seemed slow | `replay` confirmed a gain for {true} |"
     )
 
 
@@ -251,20 +251,25 @@ def test_results_are_those_of_their_records(row: str) -> None:
 
 def test_the_first_page_has_the_figures_of_the_records() -> None:
     page, made = text("README.md"), record("gemms")["summary"]
-    assert f"The best kernels would save {percent(weighted('gemms'))} of the GEMMs' time." in page
+    saved = f"The best kernels would save {percent(weighted('gemms'))} of the GEMMs' time"
     rows = [(times[x["pick"]], min(times.values())) for x, times in read_measured("gemms")]
     assert (sum(pick == best for pick, best in rows), len(rows)) == (10, 19)
     others = f"the others take up to {made['max_regret']:.2f} times as long"
-    assert f"ten of 19 GEMMs in a GPT-2 training get the best kernel, {others}." in page
-    found = f"`replay` confirmed a gain above 3 % for {made['confirmed']}."
-    assert f"Of {made['flagged']} picks that seemed slow, {found}" in page
-    assert f"{short('wgrads')}." in page
-    share = record("racing")["summary"]["gpu_share_of_exhaustive"]
-    assert f"in {share:.3f} of its GPU time" in page
+    assert f"| 19 GEMMs of a GPT-2 training | ten get the best kernel, {others}. {saved} |" in page
+    true, suspected = made["confirmed"], made["flagged"]
+    assert f"| {suspected} picks that seemed slow | `replay` confirmed a gain above 3 % for {true} |" in page
+    assert short("wgrads") in page
+    raced = record("racing")["summary"]
+    off = percent(max(abs(raced["regret_against_exhaustive"] - 1), 1e-4), 2)
+    cost = f"{raced['gpu_share_of_exhaustive']:.3f}; found kernels take the same total time within {off}"
+    assert f"| its GPU time ÷ GPU time of timing all kernels fully | {cost} |" in page
+    false, tests = repeated().split("; ")[1].split(" false in ")
+    assert (false, f"| {tests} tests of a kernel against its copy | no gain claimed" in page) == ("0", True)
     copies, later = intervals().split("; ")[:2]
     wrong, count = " ".join(copies.split()[:2]), copies.split()[3]
-    assert f"Smaller differences showed in {wrong} of {count} intervals (5 % expected)." in page
-    assert f"{later.removesuffix(' lie in the prediction')} measured a ratio in the predicted interval." in page
+    assert f"| {count} intervals of copies | {wrong} show some difference (5 % expected) |" in page
+    inside, processes = later.removesuffix(" later processes lie in the prediction").split(" of ")
+    assert f"| {processes} later processes | {inside} are in the predicted interval |" in page
 
 
 def test_the_first_table_and_outputs_of_the_first_page_are_those_of_the_records() -> None:
@@ -341,12 +346,17 @@ def test_recorded_times_are_medians_of_the_samples() -> None:
 @pytest.mark.parametrize("name", ["actions", "actions-others"])
 def test_promises_of_actions_are_those_of_their_records(name: str) -> None:
     kept, worst = promises(name)
+    near, count = kept.split(" of ")
+    page = text("README.md")
     assert re.search(rf"{kept}[^|]*within 5 % {re.escape(worst)}", text("docs/results.md"))
     if name == "actions-others":
         off = worst.removeprefix("(largest error ").removesuffix(")")
-        assert f"transformers, {kept} are (largest error {off})." in text("README.md")
+        assert (
+            f"| {count} changes of twenty programs (torchvision, transformers) | {near} are (largest error {off}) |"
+            in page
+        )
     else:
-        assert f"{kept} predictions are within 5 % of the measured time" in text("README.md")
+        assert f"| {count} changes of ten programs | {near} are within 5 % of the measured time |" in page
 
 
 def test_the_clock_loop_is_that_of_its_record() -> None:
@@ -400,9 +410,10 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
             assert f"| {name}{mark} | {' + '.join(row['actions'])} | {said} | {row['direction']} |" in page
     assert claims == {"right": 12, "wrong": 0, "undecided": 2, "no claim": 3}
     assert [name for name, right in judged.items() if not right] == ["fp8"], "which has nothing to apply"
-    said = "12 verdicts are right and none is wrong. Two changes got"
+    said = "12 verdicts are right and none is wrong. Two say"
     assert said in text("README.md")
-    assert 'for two the clock could not tell. Three right verdicts say "not faster"' in text("README.md")
+    unclear = 'For two verdicts the clock could not tell whether they are right. Three right verdicts say "not faster"'
+    assert unclear in text("README.md")
     known, later = jobs().values()
     lines = [*steps.tabulate_predictions(known), *(x for x in steps.tabulate_predictions(later) if ": " in x)]
     assert all(line in page for line in lines if line.startswith("|") and ("→" in line or line[:10] != "| job: act"))
