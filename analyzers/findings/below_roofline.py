@@ -84,6 +84,8 @@ ANALYZER = Analyzer(
         "the roofline (the least time that the device allows) and from the share of the roofline that comparable "
         "calls of the trace reach. Calls with an [expected time](expected.md) are left out"
     ),
-    worth="estimated as the time above the time that the device should need; `logparse replay` measures the saving",
+    worth=(
+        "estimated as the call's time minus the time that the device should need. `logparse replay` measures the saving"
+    ),
     find=find,
 )

@@ -398,7 +398,8 @@ def _object_compute(problem: Problem, facts: Facts) -> str | None:
 def find_reports(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find the calls through hipBLASLt's C++ object, as made by rocBLAS, that need their own row in a tuning file.
 
-    Returns a ``Report`` with the row's first columns and the reason, by the text of the matrix product.
+    Returns a dictionary. Its keys are the texts of the matrix products. Its values have the first columns of the row,
+    and the reason.
     """
     out = {}
     for call in object_calls(messages):

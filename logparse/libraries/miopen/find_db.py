@@ -120,8 +120,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         text = override.key_text if override.key_text and is_key(override.key_text) else key(override.problem, target)
         if text is None:
             raise EmissionError(
-                f"no find-db key for {override.problem.text}, because a size, type or layout is unknown; a "
-                "find-db or a MIOpen log of level 6 of this problem states it"
+                f"no find-db line can be written for {override.problem.text}, because a size, type or layout is "
+                "unknown. A find-db or a MIOpen log (level 6) with this convolution would state it"
             )
         if why := _overflows(override):
             raise EmissionError(why)

@@ -319,8 +319,8 @@ def key(problem: Problem, target: Facts) -> str | None:
 def find_reports(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    Returns a ``Report`` by the text of each product: why another function computes it, and how a row for this function
-    begins.
+    Returns a dictionary. Its keys are the texts of the products. Its values tell why another function computes the
+    product, and how a row for this function begins.
     """
     out = {}
     for function, call in messages:

@@ -137,7 +137,9 @@ def busy(
         end = max(end, end if marked.end is None else marked.end)
         # Time stamps that are so far apart cannot all be right, so only an error is yielded.
         if end - begin > MOST_US:
-            yield Reject(f"the kernels' time stamps are up to {end - begin:.3g} µs apart, so one of them is wrong")
+            yield Reject(
+                f"the first and the last kernel are {end - begin:.3g} µs apart by their time stamps, so a time stamp is wrong"
+            )
             return
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]

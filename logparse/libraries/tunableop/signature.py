@@ -193,7 +193,7 @@ def _tail_fields(family: str, tail: str) -> dict[str, Any]:
     if family != "ScaledGemm":
         if tail == _BF16X9_TAIL:
             return {"compute_type": "bf16x9"}
-        raise SignatureError(1, f"unknown end of a parameter signature: {tail[:80]!r}")
+        raise SignatureError(1, f"the row's key ends with values that no known PyTorch writes: {tail[:80]!r}")
     if match := _ROCM_TAIL.match(tail):
         row_wise, bias, *swizzle = match.groups()
         scale = "row" if row_wise == "1" else None

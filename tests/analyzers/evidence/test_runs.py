@@ -87,8 +87,8 @@ def test_needed_rows_of_random_data_give_the_same_findings(seed: int, tmp_path: 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
     """Check that leaving out unneeded rows of the store does not change the answers about override files.
 
-    The answers about a file (the user's choice of kernels) are the calls to which it applies, and the remarks about its
-    lines.
+    There are two answers about each file: which calls use a row of the file (``coverage``), and what ``lint`` says of
+    its rows.
     """
     for path in files:
         one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))

@@ -122,7 +122,7 @@ def test_explain_names_the_places_in_the_program(tmp_path: Path) -> None:
 
 
 def test_a_small_estimate_does_not_come_before_a_large_bound(tmp_path: Path) -> None:
-    """An estimate of 1 % of the trace is not the first thing to do if the GPU is idle for 97 % of it."""
+    """If the GPU is idle for 97 % of the trace, a saving of 1 % is not the first thing in the list."""
     found = read(tmp_path, SAMPLES / "graph" / "decode.trace.json")
     todo = verdict(replace(found, step=None)).todo
     assert [x.sureness for x in todo] == ["unknown", "estimated"]

@@ -1,6 +1,7 @@
 """Keep ``torch.compile`` (Dynamo) from compiling logparse's functions.
 
-Dynamo then treats wrappers like the functions of PyTorch that they wrap, and takes a hook for an empty function.
+logparse wraps functions of PyTorch, and adds hooks. Dynamo compiles the wrapped function as if it had no wrapper, and
+compiles nothing for a hook.
 """
 
 from __future__ import annotations
