@@ -12,7 +12,8 @@ from tests import saying
 def test_code_stored_results_and_pages_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``make saying`` finds a text in code even if the code breaks its lines or joins it from several literals.
 
-    If the text is in a stored result (golden), the tests in the folder of this result are found."""
+    If the text is in a stored result (golden), the tests in the folder of this result are found.
+    """
     tests = tmp_path / "tests"
     files = {
         "tests/a/test_code.py": 'assert text == (\n    "keep the "\n    f"GPU busy"\n)\n',

@@ -138,7 +138,8 @@ def busy(
         # Time stamps that are so far apart cannot all be right, so only an error is yielded.
         if end - begin > MOST_US:
             yield Reject(
-                f"the first and the last kernel are {end - begin:.3g} µs apart by their time stamps, so a time stamp is wrong"
+                f"the first and the last kernel are {end - begin:.3g} µs apart by their time stamps, so a time stamp "
+                "is wrong"
             )
             return
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
