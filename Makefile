@@ -6,7 +6,7 @@ DEMO := build/demo
 # One more than the cores, because the workers with the tests of the browser and of the cluster mostly wait for them.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: demo docs test nightly lowest conformance lint ruff mypy pytest saying clean goldens screenshots
+.PHONY: demo docs test nightly lowest conformance lint ruff mypy words pytest saying clean goldens screenshots
 
 # --system-site-packages keeps a torch that the machine already has (a ROCm image brings its own).
 $(VENV)/bin/python:
@@ -55,7 +55,11 @@ pytest: $(VENV)/.tested $(AITER)
 saying: $(VENV)/.tested
 	@files=$$($(BIN)/python -m tests.saying '$(WORDS)') && echo "$$files" && $(BIN)/python -m pytest $$files
 
-lint: ruff mypy
+# Docstrings and comments with words that make a sentence hard to read (CONTRIBUTING.md, "Words").
+words: $(VENV)/.tested
+	$(BIN)/python -m pytest -q tests/test_words.py
+
+lint: ruff mypy words
 
 # mypy uses one core, so the tests run beside it.
 test: ruff

@@ -21,8 +21,8 @@ from logparse.text import duration
 
 NAME = "layout-transposes"
 MEASURE = " `logparse replay` measures the convolutions in both layouts (torch:layout=NHWC)."
-_CHANGES = "change the program: model.to(memory_format=torch.channels_last)"
-_ON_ROCM = ", and set PYTORCH_MIOPEN_SUGGEST_NHWC=1"
+_CHANGES = "call model.to(memory_format=torch.channels_last)"
+_ON_ROCM = " and set PYTORCH_MIOPEN_SUGGEST_NHWC=1"
 _GRANTED = "all transposes disappear and nothing else changes"
 _LEAST_SHARE = 0.01
 

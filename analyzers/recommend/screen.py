@@ -102,8 +102,8 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     typed = list(_list_commands(found, seen.todo[:room], written))
     spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
     ranked = [(x, block) for x, block in zip(seen.todo, listed, strict=False) if isinstance(x.remedy, UseRows | Search)]
-    for todo, block in ranked:
-        # Each thing names the call that saves most, and the first one names more, if there is room.
+    # Each thing names the call that saves most, if there is room for it. The largest saving is the first to have room.
+    for todo, block in sorted(ranked, key=lambda x: -x[0].gained_us):
         added = _row_lines(found, todo, spare if len(ranked) == 1 else min(spare, 1))
         block.extend(added)
         spare -= len(added)
@@ -319,7 +319,7 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
     room = max(map(len, labels), default=0)
     shown = ((label, us and us / (found.steps or 1)) for label, us in zip(labels, saved, strict=False))
-    return [cut_to_width(f"     {label:<{room}}  saves {duration(us)}") for label, us in shown]
+    return [cut_to_width(f"     {label:<{room}}  saves {mark(todo)}{duration(us)}") for label, us in shown]
 
 
 def _change(todo: Todo, number: int | None) -> str:

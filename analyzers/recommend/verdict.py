@@ -871,7 +871,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
         more = f"; larger but less sure: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{because}"
         told = told or bool(why)
     ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
-    each = _name_saving_unit(first, found.word, whole_of(found))
+    each = _name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     share = f" (−{1 - shown.ratio:.0%})" if whole and shown.saving_us > 0 else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from logparse.model.records import Override
 
 
+def _name(problems: Sequence[Problem | None]) -> str:
+    """Return a noun for the problems, such as ``W convolution`` if all of them compute gradients of weights."""
+    convolutions = [x for x in problems if isinstance(x, ConvProblem)]
+    if len(convolutions) == len(problems):
+        return "W convolution" if all(x.direction == "W" for x in convolutions) else "convolution"
+    return "GEMM" if all(isinstance(x, GemmProblem) for x in problems) else "problem"
+
+
 def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
@@ -66,7 +74,7 @@ class Search:
     def title(self, problems: Sequence[Problem | None]) -> str:
         kinds = {type(problem) for problem in problems}
         tools = [name for kind, name in ((ConvProblem, "MIOpen"), (GemmProblem, "hipBLASLt")) if kind in kinds]
-        return f"search {' and '.join(tools) or 'the libraries'} for {_pluralize(len(set(problems)), 'problem')}"
+        return f"search {' and '.join(tools) or 'the libraries'} for {_pluralize(len(set(problems)), _name(problems))}"
 
 
 @dataclass(frozen=True)

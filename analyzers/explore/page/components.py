@@ -601,7 +601,7 @@ WORDS: Mapping[str, str] = {
     "by a search on the machine and is read first",
     "exposed communication": "time in which only collectives run, such as an allreduce",
     "idle": "time in which the GPU runs nothing, for example because the host launches too slowly",
-    "run of 2 processes together": "the logs of 2 processes are added up; their times are not the time of a step",
+    "run of 2 processes": "the logs of 2 processes are added up; their times are not the time of a step",
 }
 """Words of the page that a reader may not know, with their meanings."""
 

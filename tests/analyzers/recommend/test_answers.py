@@ -131,7 +131,7 @@ def test_a_small_estimate_does_not_come_before_a_large_bound(tmp_path: Path) -> 
 def test_processes_whose_calls_are_added_up_are_named(tmp_path: Path) -> None:
     names = ("hipblaslt_rank0_4242.log", "hipblaslt_rank1_4243.log", "bench_output.txt")
     seen = verdict(read(tmp_path, *(SAMPLES / "hipblaslt" / x for x in names)))
-    assert " ms a run of 2 processes together, measured alone" in seen.headline
+    assert " ms a run of 2 processes, measured alone" in seen.headline
     assert "saves a run of 2 processes " in screen.heading(seen.todo, seen)
 
 
