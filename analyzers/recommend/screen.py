@@ -368,10 +368,8 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         yield from _fold_command(f"ladder   {command_line(written.store, *words)}")
     if any(x.assumes for x in todo):
         yield from _fold_command(f"settle   {' && '.join(settling(written.store, found.run, written.runs))}")
-    if folders[1:] and UseRows in listed:
+    if (folders[1:] or apply_script.NAME in names) and UseRows in listed:
         yield from _fold_command(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
-    elif apply_script.NAME in names and UseRows in listed:
-        yield from _fold_command(f"apply    . {here}/{apply_script.NAME}   # then start the job in this shell")
     elif written.files and UseRows in listed:
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
         yield from _wrap_line(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)

@@ -100,7 +100,7 @@ def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
     return _APPLY if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
 
 
-_APPLY = "source apply.sh in the job's shell, or start it with `logparse run --with FOLDER -- JOB`"
+_APPLY = "start the job with `logparse run --with FOLDER -- JOB`, or source apply.sh in the job's shell"
 
 
 def _format_saving(todo: Todo) -> str:
@@ -133,15 +133,8 @@ def _lines(
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
         # The condition is settled first. The last of these commands recommends anew, with rows if they save anything.
-        return (
-            settling(store, run, ())
-            if todo.assumes
-            else (
-                write,
-                f". {_FOLDER}/*/apply.sh",
-                "# then start the job in this shell",
-            )
-        )
+        applied = f"{command_line(None, 'run', '--with', _FOLDER)} -- JOB"
+        return settling(store, run, ()) if todo.assumes else (write, applied)
     if isinstance(todo.remedy, Search):
         found = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
         return write, f'for S in {found}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'

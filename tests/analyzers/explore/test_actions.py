@@ -102,8 +102,7 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     assert apply.saves.split()[-1] in ("µs", "ms")
     assert apply.lines == (
         "logparse recommend --store S --run r --out overrides",
-        ". overrides/*/apply.sh",
-        "# then start the job in this shell",
+        "logparse run --with overrides -- JOB",
     )
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides/*/tune_miopen.sh")
