@@ -278,7 +278,7 @@ def _report_slow_gradient(
     solver = str(row["solution"]).split(":", 1)[-1]
     message = (
         f"W takes at best {duration(best)} with {solver}, {best / sibling:.1f} times as long as {which}, the slower "
-        f"other pass of the layer ({duration(sibling)})"
+        f"other pass of the layer ({duration(sibling)}); the saving is the time above {which}"
     )
     naive = "the naive solver is the fastest known solver" * bool(row["naive"])
     # The possible saving is (time of W) − (time of the slower of F and B).

@@ -168,7 +168,7 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
     )
     (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
     of_shipped_times = "comparable W problems take 259 µs"
-    as_long = "3.5 times as long as B, the slower other pass of the layer (200 µs)"
+    as_long = "3.5 times as long as B, the slower other pass of the layer (200 µs); the saving is the time above B"
     assert found.message.endswith(f"{as_long}; {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = find_slow_gradients(t)
