@@ -50,7 +50,7 @@ def test_a_run_has_its_list_views_and_figures(store: api.OpenStore) -> None:
     figures = [job.roofline(), job.backward_weights(), job.solutions(PICKED)]
     assert all(isinstance(x, go.Figure) and x.data for x in figures)
     assert isinstance(job.regret(), go.Figure), "no pick of this run is timed against another solution"
-    with pytest.raises(InputError, match="nosuch: no problem of run before"):
+    with pytest.raises(InputError, match="nosuch: run before has no matrix product or convolution of this name"):
         job.solutions("nosuch")
     with pytest.raises(StoreError, match="no run 'nosuch'"):
         store.run("nosuch")

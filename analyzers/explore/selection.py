@@ -92,8 +92,8 @@ VIEWS: Mapping[str, str] = {
     "compare": "Compare",
 }
 INTRO: Mapping[str, str] = {
-    "overview": "Where the time goes, what to do (the surest first, small savings last), and the problems (≈: "
-    "estimated, not measured). Click a card for its problems, a row for its solutions.",
+    "overview": "Where the time goes, what to do (the surest first), and the problems (≈: estimated, not measured). "
+    "Click a card for its problems, a row for its solutions.",
     "timeline": "One step as the GPU ran it (the whole trace, if it marks no steps): a line per stream, and the idle "
     "time with its reason. Drag to zoom, double-click to see all. The table below sums the kernels.",
     "roofline": "How fast each problem runs against what the device allows; larger marks take more time, and the "

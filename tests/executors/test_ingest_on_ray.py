@@ -117,7 +117,7 @@ def test_a_file_that_no_node_can_read_is_named(
     assert [x.state for x in results] == ["new", "failed", "new"]
     assert (
         results[1].error
-        == f"{tmp_path}/log_1.log: its node died, and no other node of the cluster was free within 0.5 s"
+        == f"{tmp_path}/log_1.log: the cluster's node that read this file died, and no other node was free within 0.5 s"
     )
     done = answer(results)
     assert (done.code, list(done.errors)) == (1, [f"error: {results[1].error}"])

@@ -100,7 +100,7 @@ def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
     return _APPLY if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
 
 
-_APPLY = "start the job with `logparse run --with FOLDER -- JOB`, or source apply.sh in the job's shell"
+_APPLY = "in the job's shell, apply.sh does the same"
 
 
 def _format_saving(todo: Todo) -> str:

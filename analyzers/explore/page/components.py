@@ -570,7 +570,7 @@ _MEANS: Mapping[str, str] = {
     "estimated": "computed from other times",
     UPPER_BOUND: "how much can be saved is unknown; the saving is at most this number",
     "confirmed": "logparse replay timed the change again, alternating with the library's choice",
-    "not confirmed": "logparse replay has not timed the change again yet",
+    "not confirmed": "not timed again by logparse replay yet",
     "may gain nothing": "the interval of the saving includes zero",
     "if not in use yet": f"only if {find_db_choice.ASSUMES}",
 }

@@ -67,6 +67,6 @@ def test_the_headline_agrees_with_the_findings() -> None:
     works = [work(x.text, 4) for x in (gemm(), F, B, W)]
     slow = recommend(tables(measurements=[*picks, *layer], workload=works), Settings(), ANALYZERS)
     assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
-    assert verdict(slow).headline == f"{Search().title([W])}: ≈ 21.8 ms → 876 µs a run, estimated"
+    assert verdict(slow).headline == f"{Search().title([W])}: its calls ≈ 21.8 ms → 876 µs a run, estimated"
     best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
     assert verdict(best).headline == "nothing worth doing: no better solution is known for any of 1 measured problem"
