@@ -43,6 +43,9 @@ def hide(function: Any, instead: Any = None) -> None:
       uncompiled, and compiles the functions that it calls as usual.
     * Dynamo compiles the code that calls the function. In place of the function it then compiles ``instead``, which
       does what PyTorch does without logparse. Without ``instead``, Dynamo compiles the function itself.
+
+    ``instead`` must not be a method that PyTorch itself keeps from Dynamo, such as ``Optimizer.zero_grad``. Dynamo
+    would call it without its object.
     """
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):  # PyTorch until 2.6
