@@ -97,10 +97,8 @@ def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
         return ""  # The card's commands say it
     if result is None:
         return advice or todo.what
-    return _APPLY if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
-
-
-_APPLY = "in the job's shell, apply.sh does the same"
+    # The commands of the card say how override files are applied.
+    return "" if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
 
 
 def _format_saving(todo: Todo) -> str:
