@@ -244,4 +244,4 @@ def test_show_states_comparable_times(tmp_path: Path) -> None:
 
 def test_show_of_nonsense_lists_what_can_be_pasted(store: str) -> None:
     out = run("show", "hello", "--store", store)
-    assert (out.returncode, "find-db key" in out.stderr) == (1, True)
+    assert (out.returncode, "row of a find-db" in out.stderr) == (1, True)
