@@ -742,8 +742,7 @@ def export(
             (
                 "What to write: bench (hipblaslt-bench commands), driver (MIOpenDriver commands), untuned (a TunableOp "
                 "file), bundle (calls and times, to be ingested on another machine) or candidates (the kernels that "
-                "take "
-                "most of the GPU time, for tools that write kernels)."
+                "take most of the GPU time, for tools that write kernels)."
             ),
             of=EXPORTS,
         ),

@@ -396,8 +396,7 @@ def rank_problems(
         ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
         con.execute(f"create temp table linked as {_LINKED if may_be else _NO_LINKS}")
         _make(con, run, _STAGES)
-        ((both,),) = con.execute(find_db_choice.HAS_BOTH).fetchall()
-        con.execute(f"create temp table rivals as {find_db_choice.RIVALS if both else find_db_choice.NO_RIVALS}")
+        con.execute(f"create temp table rivals as {find_db_choice.chosen_rivals_sql(con)}")
         ((several,),) = con.execute("select exists (from mixed)").fetchall()
         timed = (_TIMED if may_be else _OF_ITSELF).format(rows=_PARTS if several else _FILES)
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
@@ -813,9 +812,9 @@ def hints(store: Store) -> list[str]:
     if copies := store.copies():
         path, first = copies[0]
         out.append(
-            f"{pluralize(len(copies), 'file')} with the content of another file of the run, so each content counts "
-            "once "
-            f"({short_path(path)} is a copy of {short_path(first)}; the column copy_of of the view sources lists all)"
+            f"{pluralize(len(copies), 'file')} with the content of another file of the run, so each content "
+            f"counts once ({short_path(path)} is a copy of {short_path(first)}; the column copy_of of the view sources "
+            "lists all)"
         )
     if left_out := store.left_out():
         first = shorten_texts([store.unreadable()[0]], _WIDTH)[0]

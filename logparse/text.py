@@ -64,8 +64,9 @@ def short_path(path: str) -> str:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 problem``, ``2 problems``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return a number with its noun: ``1 problem``, ``2 problems``, ``2 processes``."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def duration(time_us: float | None) -> str:

@@ -207,8 +207,7 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     con.execute("create temp table meant (problem text, called_as text)")
     if meant:
         con.executemany("insert into meant values (?, ?)", [*meant.items()])
-    ((both,),) = con.execute(find_db_choice.HAS_BOTH).fetchall()
-    con.execute(f"create temp table rivals as {find_db_choice.RIVALS if both else find_db_choice.NO_RIVALS}")
+    con.execute(f"create temp table rivals as {find_db_choice.chosen_rivals_sql(con)}")
     rows = con.sql(_ROWS).to_arrow_table(_BATCH)
     machine = machine_of_files(con.execute("select source_id, name, value from facts").fetchall())
     formats = {name: (calls or 0, times or 0) for name, calls, times in con.execute(_FORMATS).fetchall()}

@@ -235,10 +235,8 @@ def _rivals(con: duckdb.DuckDBPyConnection, run: str) -> None:
         f"""create or replace temp table find_dbs as
             from ({find_db_choice.FIND_DBS}) anti join foreign_ using (source_id)"""
     )
-    ((both,),) = con.execute(find_db_choice.HAS_BOTH).fetchall()
-    made = find_db_choice.RIVALS if both else find_db_choice.NO_RIVALS
     con.execute(
-        f"""create or replace table rivals as select r.* from ({made}) r
+        f"""create or replace table rivals as select r.* from ({find_db_choice.chosen_rivals_sql(con)}) r
             anti join blocked b on b.problem = r.problem and b.source_id in (r.system_id, r.user_id)
             anti join ({picks_sql(_OWN)}) p on p.problem = r.problem""",
         {"run": run},

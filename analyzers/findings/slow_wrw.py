@@ -344,7 +344,8 @@ def replaced_solvers(
     for row in pairs.to_dict("records"):
         text, source = str(row["problem"]), str(row["user_id"])
         traced_us = in_traces.get(text)
-        # A trace shows the kernels of the call, but not the solver. Its time is that of the slower or the faster one.
+        # A trace shows the kernels of the call, but not the solver. It is taken for the solver whose time is nearer to
+        # the traced time.
         fast = traced_us is not None and traced_us**2 < row["system_us"] * row["user_us"]
         if row["user_solution"] in picked.get(text, ()) or fast:
             continue

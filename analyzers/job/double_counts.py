@@ -111,12 +111,11 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
     if len(unknown) > 1:
         yield (
             f"{calls} are the sum of {len(unknown):,} logs that do not name their process "
-            f"({_list_log_names(unknown)}). If "
-            "two of them are from one process, its calls count twice"
+            f"({_list_log_names(unknown)}). If two of them are from one process, its calls count twice"
         )
     if unknown and known:
         categories = ", ".join(sorted({log.category for log in known}))
-        others = f"{sum(log.calls for log in known):,} of {processes} known process{'es' * (processes > 1)}"
+        others = f"{sum(log.calls for log in known):,} of {pluralize(processes, 'known process')}"
         yield (
             f"{calls} from logs that do not name their process ({_list_log_names(unknown)}) are added to the {others} "
             f"({categories}). If they are the same calls, they count twice: ingest them as a run of their own "
@@ -145,8 +144,7 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
             beside = list(dict.fromkeys(other for log in group for other in of[log.pid]))
             yield (
                 f"{_calls(group, what)} of {_list_log_names(group)} are not counted, because {_list_log_names(beside)} "
-                "hold the same "
-                f"calls: {why}"
+                f"hold the same calls: {why}"
             )
 
 
@@ -179,8 +177,7 @@ def _warn_of_equal_logs(logs: Sequence[_Log], what: str) -> Iterator[str]:
         more = f" (and {len(equal) - 1:,} more such groups)" if len(equal) > 1 else ""
         yield (
             f"{_list_log_names(equal[0])} have the same size and number of {what} calls, and all of them count{more}. "
-            "If they "
-            f"are copies of one log, `logparse forget` all but one of them (such as {equal[0][-1].path})"
+            f"If they are copies of one log, `logparse forget` all but one of them (such as {equal[0][-1].path})"
         )
 
 

@@ -146,8 +146,7 @@ def lines(found: Merged) -> list[str]:
     out = [
         (
             f"{pluralize(found.count, 'key')}; {len(found.conflicts):,} have rows with different solutions, of which "
-            "the "
-            "fastest is kept"
+            "the fastest is kept"
         )
     ]
     out[0] += f" ({untimed:,} of them without times: the first file's row is kept)" if untimed else ""

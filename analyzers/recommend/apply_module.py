@@ -170,7 +170,9 @@ def _entry(result: ActionResult, step: Gain | None, hidden: bool, in_job: bool) 
 
 
 def _conditions(result: ActionResult) -> Python:
-    """Return a line for ``apply.py`` that tells whether each setting of PyTorch that a change makes is still in force.
+    """Return a line for ``apply.py``, which tests the settings of PyTorch that a change makes.
+
+    When the process ends, ``apply.py`` states for each setting whether it is still in force.
 
     Returns empty code if the change makes no setting.
     """

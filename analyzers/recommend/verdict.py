@@ -22,7 +22,18 @@ from analyzers.recommend.apply_module import alternatives, calls, choose_default
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
 from analyzers.recommend.ranking import Recommendation
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
-from logparse.model import SURENESS, UPPER_BOUND, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
+from logparse.model import (
+    SURENESS,
+    UPPER_BOUND,
+    ChangeProgram,
+    Finding,
+    Gain,
+    Remedy,
+    Replay,
+    Search,
+    Sureness,
+    UseRows,
+)
 from logparse.model.gains import total
 from logparse.text import duration, in_one_unit, pluralize
 
@@ -877,7 +888,8 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
     # A time of the calls alone looks like the time of the whole run.
-    apart = bool(first.findings) and first.unit != "call" and not (whole or first.at_most or first.assumes)
+    of_calls_alone = isinstance(first.remedy, UseRows | Search | Replay) and bool(first.findings)
+    apart = of_calls_alone and first.unit != "call" and not (whole or first.at_most or first.assumes)
     calls = "their calls " if apart and len(first.findings) > 1 else "its calls " if apart else ""
     return f"{begins}{first.title}: {calls}{gain(first)} {each}{share}, {sure}{uncounted}{ends}{more}"
 

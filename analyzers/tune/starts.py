@@ -53,8 +53,7 @@ class Starts:
         if done.returncode:
             raise InputError(
                 f"--before-each {make_printable(self.before_each)}: ended with exit code {done.returncode}, so the job "
-                "is "
-                "not started"
+                "is not started"
             )
 
     def timed(self, command: Sequence[str], environ: Mapping[str, str], folder: Path, unit: str, say: Say) -> job.Ended:

@@ -61,15 +61,11 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
     if known := times(x, word):
         yield known
     if x.pairs:
-        yield f"{pluralize(len(x.pairs), 'pair')} in {_processes(len(x.timed))}, {x.seconds:.0f} s"
+        yield f"{pluralize(len(x.pairs), 'pair')} in {pluralize(len(x.timed), 'process')}, {x.seconds:.0f} s"
     if x.same is not None and x.outcome not in ("differs", "refused", "broken"):
         yield f"same result within {x.same[0]:.1e} ({x.same[2]}; rounding alone may differ by {x.same[1]:.1e})"
     if x.detail:
         yield x.detail
-
-
-def _processes(number: int) -> str:
-    return "1 process" if number == 1 else f"{number} processes"
 
 
 def row(x: Tried, word: str) -> dict[str, object]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from logparse.capture import kept_out
 from logparse.libraries.own import applied_marks
 from logparse.output.files import write_file
-from logparse.text import make_printable
+from logparse.text import make_printable, pluralize
 
 VARIABLE = "LOGPARSE_APPLIED"
 """Environment variable with the folder into which the job's processes write which settings they applied.
@@ -135,7 +135,7 @@ class Applied:
         for names, what in ((self.settings, ""), (self.models, " of the model")):
             for number in sorted(set(names.values()), reverse=True):
                 listed = ", ".join(sorted(name for name, count in names.items() if count == number))
-                parts.append(f"{listed}{what} in {processes(number)}")
+                parts.append(f"{listed}{what} in {pluralize(number, 'process')}")
         if self.variables:
             parts.append(f"{', '.join(sorted(self.variables))} by apply.sh")
         return "; ".join(parts)
@@ -144,9 +144,8 @@ class Applied:
     def notes(self) -> list[str]:
         """Lines for the user about settings of which it is not known whether they were in force until the end."""
         return [
-            f"{make_printable(name)} was set in {processes(count)}, but it is not known whether it was still in force "
-            "at "
-            "the end: a process that is killed or ends by os._exit cannot report it"
+            f"{make_printable(name)} was set in {pluralize(count, 'process')}, but it is not known whether it was "
+            "still in force at the end: a process that is killed or ends by os._exit cannot report it"
             for name, count in sorted(self.unknown.items())
         ]
 
@@ -194,7 +193,7 @@ def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
     """
     out = []
     for name, count in sorted(found.lost.items()):
-        of = "the job" if count == found.made(name) else f"{count:,} of {processes(found.made(name))}"
+        of = "the job" if count == found.made(name) else f"{count:,} of {pluralize(found.made(name), 'process')}"
         out.append(applied_marks.undone(name, found.undone[name], of))
     names = [name for name in asked.settings or () if not found.made(name)]
     if names or (asked.settings is None and not any((found.settings, found.lost, found.unknown, found.models))):
@@ -205,11 +204,6 @@ def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
             "stated above, or could not be read"
         )
     return out
-
-
-def processes(number: int) -> str:
-    """Format a number of processes for a sentence: ``1 process``, ``2 processes``."""
-    return "1 process" if number == 1 else f"{number:,} processes"
 
 
 def _explain_silence(asked: Asked, command: Sequence[str]) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logparse.capture import kept_out
-from logparse.capture.applied import processes
 from logparse.capture.plan import TRACES
 from logparse.libraries.own import job_units
+from logparse.text import pluralize
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Observed:
     def lines(self) -> Iterator[str]:
         """Yield the lines to print: each remark once, with the number of processes if several wrote the same remark."""
         for note, number in self.notes.items():
-            yield note if number == 1 else f"{note} (in {processes(number)})"
+            yield note if number == 1 else f"{note} (in {pluralize(number, 'process')})"
 
 
 def read_observed_steps(folder: Path) -> Observed:
@@ -81,7 +81,7 @@ def explain_missing_trace(folder: Path, found: Observed, command: Sequence[str])
         why = kept_out.reason(command) or f"logparse saw no step of the job: {kept_out.NO_TORCH}"
         return f"nothing was traced: {why}"
     return (
-        f"nothing was traced: {processes(found.processes)} imported torch, but repeated nothing that logparse knows as "
-        "a unit of work; name the function of a step with `--unit package.module:Class.method` (`__main__:function` "
-        "for a function of the script itself), or trace by time with `--trace 2s`"
+        f"nothing was traced: {pluralize(found.processes, 'process')} imported torch, but repeated nothing that "
+        "logparse knows as a unit of work; name the function of a step with `--unit package.module:Class.method` "
+        "(`__main__:function` for a function of the script itself), or trace by time with `--trace 2s`"
     )

@@ -58,8 +58,7 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     elsewhere = [r for r in results if r.state == "unchanged" and label is not None and r.run != label]
     remarks += [
         f"{shorten_input_path(r)}: already in the store as part of run {r.run}, and not added to run {label}. To move "
-        "it "
-        f"there: `{command_line(store, 'forget', r.path)}`, then ingest it again"
+        f"it there: `{command_line(store, 'forget', r.path)}`, then ingest it again"
         for r in elsewhere[:_SHOWN]
     ]
     known = any(r.recognised for r in results)

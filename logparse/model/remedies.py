@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def _name(problems: Sequence[Problem | None]) -> str:
     """Return a noun for the problems, such as ``W convolution`` if all of them compute gradients of weights."""
     convolutions = [x for x in problems if isinstance(x, ConvProblem)]
-    if len(convolutions) == len(problems):
+    if convolutions and len(convolutions) == len(problems):
         return "W convolution" if all(x.direction == "W" for x in convolutions) else "convolution"
-    return "GEMM" if all(isinstance(x, GemmProblem) for x in problems) else "problem"
+    return "GEMM" if problems and all(isinstance(x, GemmProblem) for x in problems) else "problem"
 
 
 def _pluralize(count: int, noun: str) -> str:

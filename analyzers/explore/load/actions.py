@@ -130,7 +130,8 @@ def _lines(
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
-        # The condition is settled first. The last of these commands recommends anew, with rows if they save anything.
+        # ``settling`` gives commands that find out whether the condition holds. The last one is ``recommend``, which
+        # writes rows if they save time.
         applied = f"{command_line(None, 'run', '--with', _FOLDER)} -- JOB"
         return settling(store, run, ()) if todo.assumes else (write, applied)
     if isinstance(todo.remedy, Search):

@@ -129,7 +129,7 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
 
 
 def _in_processes(count: int) -> str:
-    return f" in {count:,} process{'es' * (count != 1)}" if count else ""
+    return f" in {pluralize(count, 'process')}" if count else ""
 
 
 def _of_both_picks(totals: pd.Series) -> str:

@@ -232,8 +232,7 @@ def _other_cus(row: TuningRow, context: Context) -> str | None:
         return None
     return (
         f"the row was tuned on a GPU with {mine} CUs, but the target has {theirs} CUs, on which another solution may "
-        "be "
-        "faster"
+        "be faster"
     )
 
 

@@ -15,6 +15,8 @@ run it over millions of rows.
 
 from __future__ import annotations
 
+from logparse.lazy import duckdb
+
 SLOW_FACTOR = 3.0
 """Backward weights (W) are slow if they take more than this many times as long as the slower of F and B."""
 SLOW_FLOOR_MS = 0.05
@@ -38,7 +40,7 @@ FIND_DBS = """
 
 ``find_db`` is ``system`` or ``user``.
 """
-HAS_BOTH = "select count(distinct find_db) > 1 from find_dbs where find_db in ('system', 'user')"
+_HAS_BOTH = "select count(distinct find_db) > 1 from find_dbs where find_db in ('system', 'user')"
 _OF_USERS = """
     origin = 'find-db' and source_id in (select source_id from find_dbs) and hash(problem[8:]) in (
         select hash(problem[8:]) from measurements
@@ -104,8 +106,14 @@ _SLOW = (
 )
 RIVALS = f"with passes as materialized ({passes_sql(_OF_USERS)}) {rivals_sql('passes', _SLOW)}"
 """SQL over ``measurements`` and the table ``find_dbs`` with the columns of ``rivals_sql``."""
-NO_RIVALS = """
+_NO_RIVALS = """
     select null::varchar as problem, null::varchar as system_id, null::varchar as system_solution,
            null::double as system_us, null::varchar as user_id, null::varchar as user_solution,
            null::double as user_us where false"""
 """SQL for an empty table with the columns of ``RIVALS``, for stores without both kinds of find-dbs."""
+
+
+def chosen_rivals_sql(con: duckdb.DuckDBPyConnection) -> str:
+    """Return ``RIVALS``, or SQL for an empty table if the table ``find_dbs`` has no find-dbs of both kinds."""
+    ((both,),) = con.execute(_HAS_BOTH).fetchall()
+    return RIVALS if both else _NO_RIVALS

@@ -161,8 +161,7 @@ def _split_k(item: Item, target: Facts) -> str | None:
         return None
     return (
         f"the item asks for a split-K reduction in {parts[1]} parts: MIOpen {target['miopen_version']} gives it too "
-        "little "
-        "workspace and returns wrong results, unless its build has rocm-libraries pull request 1426 or 9427"
+        "little workspace and returns wrong results, unless its build has rocm-libraries pull request 1426 or 9427"
     )
 
 

@@ -136,7 +136,7 @@ def test_a_killed_job_says_nothing(tmp_path: Path) -> None:
 
 
 def test_what_pytorch_does_not_tell_is_unknown(tmp_path: Path) -> None:
-    """If PyTorch lacks a function that tells a setting, nothing is claimed for it, and the job does not fail."""
+    """A setting counts as unknown if PyTorch lacks the function that states it. The job does not fail."""
     written(tmp_path, *ALL)
     (found,) = ended(tmp_path, f"{SETS}del torch.backends.cuda.math_sdp_enabled")
     assert (found.unknown, found.lost) == ({"attention_math": 1}, {})

@@ -68,6 +68,15 @@ class Job:
         }
 
 
+def observer_environ(logs: Path) -> dict[str, str]:
+    """Return the variables with which a job is observed, and writes its records and traces to the folder ``logs``."""
+    return {
+        "LOGPARSE_TRACE_DIR": str(logs),
+        "LOGPARSE_TRACE_UNITS": "2",
+        "LOGPARSE_WITH_TORCH": str(UNITS_FILE),
+    }
+
+
 class Server:
     """A process that has imported torch once, and runs programs in its child processes."""
 
@@ -119,12 +128,7 @@ class Server:
         here = folder / ("observed" if observed else "plain")
         logs = here / "logs"
         logs.mkdir(parents=True)
-        ours = {
-            "LOGPARSE_TRACE_DIR": str(logs),
-            "LOGPARSE_TRACE_UNITS": "2",
-            "LOGPARSE_WITH_TORCH": str(UNITS_FILE),
-            **environ,
-        }
+        ours = observer_environ(logs) | environ
         (found,) = self.behaviours(Job(program, here, ours if observed else {}, observed=observed))
         units = [json.loads(x.read_text()) for x in sorted(logs.glob("units_*.json"))] if logs.is_dir() else []
         return Ran(found, units, sorted(logs.glob("trace_*.json.gz")))

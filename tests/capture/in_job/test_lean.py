@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logparse.capture.with_overrides import UNITS_FILE
-from tests.capture.in_job.observed import Server
+from tests.capture.in_job.observed import Server, observer_environ
 from tests.conftest import sized
 
 _PROGRAM = """
@@ -236,14 +235,7 @@ def counted(server: Server, folder: Path, lean: str, seed: int, times: int) -> t
     """Run the random program. Return how many calls ``lean.py`` counted, all counts, and the counts in the files."""
     logs = folder / "logs"
     logs.mkdir(parents=True)
-    environ = {
-        "LOGPARSE_TRACE_DIR": str(logs),
-        "LOGPARSE_TRACE_UNITS": "2",
-        "LOGPARSE_WITH_TORCH": str(UNITS_FILE),
-        "SEED": str(seed),
-        "LEAN": lean,
-        "TIMES": str(times),
-    }
+    environ = observer_environ(logs) | {"SEED": str(seed), "LEAN": lean, "TIMES": str(times)}
     out, _ = server.output_of(_PROGRAM, folder, environ)
     (by_lean, why, found) = json.loads(out.splitlines()[-1])
     assert not why

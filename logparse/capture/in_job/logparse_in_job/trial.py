@@ -299,8 +299,7 @@ class Trial:
             counts = ", ".join(str(x["calls"]) for x in said)
             self._end(
                 "to compare the model's results, all ranks must repeat the same calls together, but they call "
-                "different "
-                f"numbers of modules ({counts})"
+                f"different numbers of modules ({counts})"
             )
         elif now is None:
             self._wants_calls = False
@@ -378,8 +377,7 @@ class Trial:
             if not now.same.tells:
                 raise RefusedError(
                     f"rounding alone changes the model's results by {now.same.allowed / ROUNDINGS:.0%}, so a "
-                    "comparison "
-                    "of results cannot show that the change computes the same"
+                    "comparison of results cannot show that the change computes the same"
                 )
             if not now.same.is_same:
                 raise _DiffersError(

@@ -38,7 +38,10 @@ class Calls:
         self.count, self.shapes, self._aside = 0, "", (0, "")
 
     def set_aside(self, shapes: str) -> None:
-        """Set the calls so far aside, because a call with inputs of these ``shapes`` begins that may be a step."""
+        """Set aside the calls until now, and count a new call with these input ``shapes``.
+
+        The new call may be a step by itself.
+        """
         self._aside = self.count - 1, self.shapes
         self.count, self.shapes = 1, shapes
 

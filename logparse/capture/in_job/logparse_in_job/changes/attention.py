@@ -1,4 +1,4 @@
-"""Choose which of PyTorch's attention kernels is used first, and tell whether it still is."""
+"""Set the order in which PyTorch tries its attention kernels, and test whether this order is still set."""
 
 from __future__ import annotations
 
