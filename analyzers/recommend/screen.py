@@ -223,12 +223,12 @@ def heading(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = F
 
 
 def _name_titles(todo: Sequence[Todo]) -> str:
-    """Return the name of the column of things to do. It says that the surest come first, if they do.
+    """Return the name of the column of things to do. It says that the surest come first, if some are surer and they do.
 
     A small saving may stand behind larger ones that are less sure.
     """
     ranks = [SURENESS.index(x.sureness) for x in todo]
-    return "to do, the surest first" if len(todo) > 1 and ranks == sorted(ranks) else "to do"
+    return "to do, the surest first" if len(set(ranks)) > 1 and ranks == sorted(ranks) else "to do"
 
 
 def _name_saving_column(todo: Sequence[Todo], seen: Verdict) -> str:
