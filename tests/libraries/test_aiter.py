@@ -219,7 +219,7 @@ def test_of_one_key_the_fastest() -> None:
     for both in ([ours, other], [other, ours]):
         (file,) = aiter.write(both, TARGET)
         assert [row.split(",")[11] for row in file.data.decode().splitlines()[1:]] == ["7"]
-    with pytest.raises(EmissionError, match="not two times"):
+    with pytest.raises(EmissionError, match="not both have a time"):
         aiter.write([ours, replace(other, time_us=None)], TARGET)
     (file,) = aiter.write([replace(ours, time_us=None), ours], TARGET)
     assert b",23.6," in file.data

@@ -53,7 +53,7 @@ class Name(NamedTuple):
 
 @dataclass
 class _Others:
-    """What the name of one mark must not overlap: the other marks (``places``, ``radii``), and texts (``boxes``)."""
+    """The other marks (``places``, ``radii``) and texts (``boxes``) that the name of one mark must not overlap."""
 
     places: np.ndarray
     radii: np.ndarray
