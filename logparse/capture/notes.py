@@ -73,9 +73,10 @@ def never_called(found: Observed, unit: str) -> str:
 def explain_missing_trace(folder: Path, found: Observed, command: Sequence[str]) -> str:
     """Return a sentence that tells the user why there is no trace of the job, and what to do.
 
-    Returns an empty text if the job's steps were counted, or if there is a trace.
+    Returns an empty text if the job's steps were counted, if there is a trace, or if a process of the job told why not.
     """
-    if found.units or any(folder.glob(TRACES)):
+    told = any(note.startswith("no trace:") for note in found.notes)
+    if found.units or told or any(folder.glob(TRACES)):
         return ""
     if not found.processes:
         why = kept_out.reason(command) or f"logparse saw no step of the job: {kept_out.NO_TORCH}"

@@ -792,7 +792,39 @@ def test_sizes_of_many_shapes_keep_few_texts() -> None:
 
 def test_a_job_that_is_not_seen_has_a_sentence(job_server: Server, tmp_path: Path) -> None:
     _, observed = run_both(job_server, "d_transformed", tmp_path)
-    assert observed.notes == ["no trace: 20 module calls ran under a tracer, a transform or a dispatch mode"]
+    (note,) = observed.notes
+    assert note.startswith("no trace: 20 module calls ran under a tracer, a transform (such as vmap)")
+    assert note.endswith("trace by time, such as --trace 2s")
+
+
+@pytest.mark.parametrize(
+    ("watched", "note"),
+    [
+        ("True", "no trace: 60 optimizer steps ran under"),
+        ("number % 2", "30 optimizer steps were neither counted nor traced: they ran under"),
+        ("number == 0", ""),
+    ],
+)
+def test_steps_under_a_dispatch_mode_have_a_sentence(
+    watched: str, note: str, job_server: Server, tmp_path: Path
+) -> None:
+    """The steps call no module, so only the optimizer could tell them. One step whose FLOPs are counted is no news."""
+    program = tmp_path / "p.py"
+    program.write_text(
+        f"""
+import contextlib, torch
+from torch.utils.flop_counter import FlopCounterMode
+weight = torch.nn.Parameter(torch.ones(8, 8)); optimizer = torch.optim.SGD([weight], lr=0.1)
+mode = FlopCounterMode(display=False)
+for number in range(60):
+    with mode if {watched} else contextlib.nullcontext():
+        (torch.ones(4, 8) @ weight).sum().backward(); optimizer.step()
+print(float(weight.sum()))
+"""
+    )
+    plain, observed = job_server.both(program, tmp_path)
+    assert differences(plain.behaviour, observed.behaviour) == []
+    assert [x[: len(note)] for x in observed.notes] == ([note] if note else [])
 
 
 def test_calls_with_gradients_that_are_too_few_have_a_sentence(job_server: Server, tmp_path: Path) -> None:

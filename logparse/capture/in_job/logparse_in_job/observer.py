@@ -49,6 +49,9 @@ _WORDS = {
     "graph": "graph replays",
     "forward": "module calls with gradients",
 }
+_UNPLAIN = "ran under a tracer, a transform (such as vmap) or a dispatch mode (such as FlopCounterMode)"
+_MANY = 0.05
+"""Share of a job's steps. If more steps than this were not counted, the user is told."""
 _LEADERS = {"optimizer": "another optimizer", "forward": "another model"}
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
@@ -114,7 +117,7 @@ class Observer:
         self.tracing = Tracing(self.record, self._series, self.traced, self.seconds, self._expected, self._window_ended)
         self._alive: Dict[Tuple[str, int], Any] = {}
         self._pending: Optional[Callable[[], None]] = None
-        self._unplain = 0
+        self._unplain: Dict[str, int] = {}
         self._turns: Any = None
         if not self.traced and "LOGPARSE_TURNS" in os.environ:
             from .turns import Turns
@@ -198,8 +201,7 @@ class Observer:
             return None
         if ordinary.backward_task() != -1 or dynamo.is_part_of_graph(module):
             return None
-        if not ordinary.only_computes():  # ``begin`` has seen that nothing is being compiled
-            self._unplain += 1
+        if self._leave_out("module"):  # ``begin`` has seen that nothing is being compiled
             return None
         if self._pending is not None:
             pending, self._pending = self._pending, None
@@ -235,7 +237,9 @@ class Observer:
 
     def _end_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         here = self.here
-        if here.inside or here.open or self._is_capturing or not ordinary.is_plain() or _is_nested_step():
+        if here.inside or here.open or self._is_capturing or ordinary.is_compiling() or _is_nested_step():
+            return
+        if self._leave_out("optimizer"):
             return
         if self.trial is not None:
             self.trial.stepped(optimizer)
@@ -294,7 +298,7 @@ class Observer:
     def begin_function(self, sort: str, args: Any, kwargs: Any) -> Optional[_Token]:
         """Note that the job calls a function that serves a request, or the one that the user named (``--unit``)."""
         here = self.here
-        if here.open or not ordinary.is_plain():
+        if here.open or ordinary.is_compiling() or self._leave_out(sort):
             return None
         here.open, here.calls = sort, Calls()
         here.calls.shapes = sizes(args, kwargs)
@@ -322,6 +326,16 @@ class Observer:
             self._unit("graph", start, whole, window)
 
     # --------------------------------------------------------------------------------------------------------- units
+
+    def _leave_out(self, sort: str) -> bool:
+        """Return True if this step is not counted, because a dispatch mode, a transform or a tracer could see our work.
+
+        The job's user is told at the end how many such steps there were.
+        """
+        is_seen = not ordinary.only_computes()
+        if is_seen:
+            self._unplain[sort] = self._unplain.get(sort, 0) + 1
+        return is_seen
 
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
@@ -543,7 +557,7 @@ class Observer:
             self.trial.at_end()
         if not ordinary.is_capturing():
             self._timer.read(wait=not ordinary.on_gpu())
-        for note in self._why_no_trace() + self._untraced_phases():
+        for note in self._why_no_trace() + self._untraced_phases() + self._left_out_steps():
             self.record.note(note)
         self.write()
 
@@ -561,8 +575,9 @@ class Observer:
                 else "no traced window ended"
             )
             return [f"no trace: the job did {made} {_WORDS[sort]}; {why}"]
-        if self._unplain:
-            return [f"no trace: {self._unplain} module calls ran under a tracer, a transform or a dispatch mode"]
+        for sort in _WORDS:
+            if sort in self._unplain:
+                return [f"no trace: {self._unplain[sort]} {_WORDS[sort]} {_UNPLAIN}; trace by time, such as --trace 2s"]
         if "forward" in self._series:
             made = self._series["forward"].count
             return [
@@ -580,6 +595,14 @@ class Observer:
                 )
             ]
         return []
+
+    def _left_out_steps(self) -> List[str]:
+        """Return a note for the user if the job's steps have traces, but many steps were not counted."""
+        sort = unit_of(self._series)
+        left_out = self._unplain.get(sort or "", 0)
+        if sort is None or not self.tracing.written or left_out < max(LEAST, _MANY * self._series[sort].count):
+            return []
+        return [f"{left_out} {_WORDS[sort]} were neither counted nor traced: they {_UNPLAIN}"]
 
     def _untraced_phases(self) -> List[str]:
         """Return a note for the user if the job ended so soon after a phase began that no window traced it."""
