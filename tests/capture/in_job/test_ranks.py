@@ -1,10 +1,11 @@
-"""Tests of trying a change in a running job with several ranks.
+"""Tests of tracing steps, and of trying a change, in a running job with several ranks.
 
 All ranks must switch the change on and off after the same step. If a rank is missing, all stop trying the change.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from logparse.capture.in_job.logparse_in_job import ranks
 from logparse.capture.in_job.logparse_in_job.ranks import Alone, LateError, Ranks
 from logparse.capture.plan import make_trial_environment
 from logparse.libraries.own.job_trials import Record
-from tests.capture.in_job.observed import Job, Server
+from tests.capture.in_job.observed import Job, Server, observer_environ
 from tests.capture.in_job.test_trial import PROGRAM
 
 
@@ -109,6 +110,7 @@ for _ in range(120):
     dist.all_gather_object(kept, states[-1])
     assert kept[0] == kept[1], "the ranks stay alike"
 print(rank, states.count(False) > 20, torch.backends.cuda.flash_sdp_enabled())
+sys.kept = model  # see TWO_PHASES
 dist.destroy_process_group()
 """
 
@@ -208,6 +210,7 @@ for x in (*model.parameters(), *model.buffers()):
     note(x)
 note(torch.rand(3))
 print(rank, digest.hexdigest(), before)
+sys.kept = model  # see TWO_PHASES
 dist.destroy_process_group()
 """
 """Program of a job with two ranks. It prints a digest of all losses, gradients and parameters.
@@ -230,6 +233,51 @@ def in_two_ranks(server: Server, program: Path, folder: Path, environ: Mapping[s
     (folder / "store").unlink(missing_ok=True)
     assert [x.code for x in both] == [0, 0], both
     return [x.out.decode() for x in both]
+
+
+TWO_PHASES = """
+import sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+rank, steps = int(sys.argv[1]), int(sys.argv[3])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(8, 8))
+for optimizer, times in ((torch.optim.SGD(model.parameters(), lr=0.1), 120),
+                         (torch.optim.Adam(model.parameters()), steps)):
+    for _ in range(times):
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+with torch.no_grad():
+    print(float(sum(x.sum() for x in model.parameters())))
+sys.kept = model
+dist.destroy_process_group()
+"""
+"""Program of a job with two ranks that trains with one optimizer, and then some steps with another one.
+
+``sys.kept`` keeps the model until the process exits. Otherwise PyTorch 2.13 sometimes hangs, with and without logparse:
+the main thread deletes the model, holds the GIL and waits for Gloo's thread, which waits for the GIL.
+"""
+
+
+@pytest.mark.parametrize(("steps", "windows"), [("120", 3), ("6", 1)])
+def test_ranks_trace_the_same_steps_of_a_second_phase(
+    job_server: Server, tmp_path: Path, steps: str, windows: int
+) -> None:
+    program, logs = tmp_path / "job.py", tmp_path / "logs"
+    logs.mkdir()
+    program.write_text(TWO_PHASES)
+    plain = in_two_ranks(job_server, program, tmp_path, {}, steps)
+    assert in_two_ranks(job_server, program, tmp_path, observer_environ(logs), steps) == plain
+    traced: dict[str, list[int]] = {}
+    for path in sorted(logs.glob("trace_*.json.gz")):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        if any(name.endswith("(phase 2)") for name in trace["logparse_unit_kinds"].values()):
+            traced.setdefault(path.name.split("_")[1], []).append(trace["logparse_first_unit"])
+    one, other = traced.values()
+    assert one == other
+    assert len(one) == windows
 
 
 _OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "ddp_unused_within")

@@ -575,9 +575,9 @@ class Observer:
                 else "no traced window ended"
             )
             return [f"no trace: the job did {made} {_WORDS[sort]}; {why}"]
-        for sort in _WORDS:
+        for sort, words in _WORDS.items():
             if sort in self._unplain:
-                return [f"no trace: {self._unplain[sort]} {_WORDS[sort]} {_UNPLAIN}; trace by time, such as --trace 2s"]
+                return [f"no trace: {self._unplain[sort]} {words} {_UNPLAIN}; trace by time, such as --trace 2s"]
         if "forward" in self._series:
             made = self._series["forward"].count
             return [
