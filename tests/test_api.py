@@ -40,11 +40,11 @@ def test_a_run_has_its_list_views_and_figures(store: api.OpenStore) -> None:
     assert isinstance(store, Store)
     assert repr(store.run()) == repr(job), "the latest run"
     assert repr(job) == f"Run('before': {job.headline})"
-    seen = verdict(job.recommendation)
-    assert job.todo["title"].tolist() == [x.title for x in seen.todo] != []
-    assert job.todo["saves_us"].tolist() == [x.gained_us for x in seen.todo]
+    conclusion = verdict(job.recommendation)
+    assert job.todo["title"].tolist() == [x.title for x in conclusion.todo] != []
+    assert job.todo["saves_us"].tolist() == [x.gained_us for x in conclusion.todo]
     html = job._repr_html_()
-    assert (html.count("<table"), seen.todo[0].title in html) == (1, True)
+    assert (html.count("<table"), conclusion.todo[0].title in html) == (1, True)
     assert set(job.view("workload")["run"]) == {"before"}
     assert len(job.top(3)) == 3
     figures = [job.roofline(), job.backward_weights(), job.solutions(PICKED)]

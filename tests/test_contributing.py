@@ -23,7 +23,7 @@ EXAMPLES = re.findall(r"^```python\n(\"\"\".*?)^```$", (ROOT / "CONTRIBUTING.md"
 def example(word: str) -> dict[str, Any]:
     """Run the example in CONTRIBUTING.md whose first line contains ``word``. Returns the names that it defines."""
     [text] = [x for x in EXAMPLES if word in x.partition("\n")[0]]
-    names: dict[str, Any] = {"__name__": "example"}
+    names: dict[str, Any] = {"__name__": __name__}
     exec(text, names)
     return names
 
@@ -31,14 +31,45 @@ def example(word: str) -> dict[str, Any]:
 def test_the_example_of_a_log_format_reads_a_table() -> None:
     """The example of a new log format in CONTRIBUTING.md reads a table of times.
 
-    A good row gives a time. A row with an unknown data type is rejected with the reason.
+    A good row gives a time. A row with an unknown data type, or with a time of 0, is rejected with the reason.
     """
-    data = b"kernel,m,n,k,dtype,us\nsplit_k_4,4096,512,1024,bf16,55.9\nsplit_k_4,4096,512,1024,int4,1\n"
-    format = example("kernelbench")["FORMAT"]
+    rows = ("bf16,55.9", "int4,1", "bf16,0", "bf16,nan")
+    data = "".join(["kernel,m,n,k,dtype,us\n", *(f"split_k_4,4096,512,1024,{x}\n" for x in rows)]).encode()
+    format = example("Times of kernelbench")["FORMAT"]
     assert format.recognise(Head("times.csv", data))
-    _, good, bad = (list(outcome.records) for outcome in format.read(Memory(data)))
+    _, good, *bad = (list(outcome.records) for outcome in format.read(Memory(data)))
     assert [(type(x), x.time_us, x.problem.m) for x in good if isinstance(x, Measurement)] == [(Measurement, 55.9, 512)]
-    assert [x.reason for x in bad if isinstance(x, Reject)] == ["dtype is 'int4', not one of bf16, fp16, fp32"]
+    assert [x.reason for [x] in bad if isinstance(x, Reject)] == [
+        "dtype is 'int4', not one of bf16, fp16, fp32",
+        "us is '0', which is no time",
+        "us is 'nan', which is no time",
+    ]
+
+
+def test_the_example_of_an_override_format_reads_json() -> None:
+    """The example of an override format in CONTRIBUTING.md notes each member of a JSON file that has no effect.
+
+    Its rows can be cut out of the file, and merged.
+    """
+    lines = [
+        '"4096,512,1024,bf16_r": {"kernel": "a", "us": 55.9},',
+        '"4096,512,1024,bf16_r": {"kernel": "b", "us": 1, "us": 50.9},',
+        '"what": {"kernel": "a"},',
+        '"64,512,1024,f16_r": {"us": 3}',
+    ]
+    data = "\n".join(["{", *lines, "}"]).encode()
+    format = example("kernelbench's choices")["OVERRIDE_FORMAT"]
+    assert format.recognise(Head("choices.json", data))
+    file = format.inspect("choices.json", data, {})
+    assert [(x.line, x.rule) for x in file.notes] == [(2, "duplicate"), (3, "repeated"), (4, "key"), (5, "kernel")]
+    [used] = [x for x in file.rows if x.live]
+    assert (used.line, used.time_us, used.key) == (3, 50.9, format.key(used.problem, {}))
+    rest = format.cut(data, file.rows, lambda line, text: line == used.line)
+    assert [x.text for x in format.inspect("choices.json", rest, {}).rows] == [used.text]
+    offers = [x for x in file.reading.offers(format.merging.work) if x.text == used.text]
+    [made] = format.merging.write(offers, "choices.json", {}, 1)
+    assert [x.text for x in format.inspect(made.name, made.data, {}).rows] == [used.text]
+    assert format.inspect("choices.json", b"[]", {}).accepted is False
 
 
 @pytest.mark.parametrize(("slow_us", "count"), [(120.0, 1), (114.0, 0)])

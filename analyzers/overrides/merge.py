@@ -261,8 +261,8 @@ def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> 
     for path in paths:
         name, data = content_of(path)
         format = format_of(name, data)
-        if format.keep_refusal is None:
-            kept = ", ".join(sorted(x.name for x in OVERRIDE_FORMATS if x.keep_refusal is not None))
+        if format.find_copy_obstacle is None:
+            kept = ", ".join(sorted(x.name for x in OVERRIDE_FORMATS if x.find_copy_obstacle is not None))
             raise InputError(
                 f"--own {path}: logparse cannot copy rows of a {format.name} file into the new file. It can copy rows "
                 f"of these formats: {kept}"
@@ -287,9 +287,9 @@ def _has_format(file: Emission, format: OverrideFormat) -> bool:
 
 
 def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat) -> str | None:
-    if emitted is None or format.keep_refusal is None:
+    if emitted is None or format.find_copy_obstacle is None:
         return "no new file of this format is written, so your own file stays in use"
-    refusal = format.keep_refusal(own, format.inspect(emitted.name, emitted.data, {}))
+    refusal = format.find_copy_obstacle(own, format.inspect(emitted.name, emitted.data, {}))
     if refusal is None and own.accepted is False:
         return next(
             (x.message for x in own.notes if x.line is None and x.severity == "error"),

@@ -64,12 +64,17 @@ def earlier_files(out: Path) -> list[Path]:
 def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> str:
     """Return the text of ``findings.json``. An unknown value is null."""
     judged = recommendation.judgement
-    seen = verdict(recommendation)
+    conclusion = verdict(recommendation)
     content: dict[str, object] = {
-        "verdict": seen.headline,
-        "todo": list(map(_todo_object, seen.todo)),
-        "gains": [{"sureness": sureness, "us": us} for sureness, us in seen.gains],
-        "split": {"unit": seen.unit, "us": seen.whole_us, "parts": list(map(asdict, seen.split)), "limit": seen.limit},
+        "verdict": conclusion.headline,
+        "todo": list(map(_todo_object, conclusion.todo)),
+        "gains": [{"sureness": sureness, "us": us} for sureness, us in conclusion.gains],
+        "split": {
+            "unit": conclusion.unit,
+            "us": conclusion.whole_us,
+            "parts": list(map(asdict, conclusion.split)),
+            "limit": conclusion.limit,
+        },
         "schema": SCHEMA,
         "version": VERSION,
         "run": recommendation.run,
@@ -166,15 +171,15 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
     It has the verdict, the largest possible gain, a table of the possible savings (findings), details of each, and how
     to make the changes.
     """
-    seen = verdict(recommendation)
+    conclusion = verdict(recommendation)
     out = [
         f"# What to change in run {markdown_text(recommendation.run)}",
         "",
-        f"**{markdown_text(seen.headline)}**",
+        f"**{markdown_text(conclusion.headline)}**",
         "",
     ]
-    out += _todo(seen)
-    out += [f"* {markdown_text(line)}" for line in (gains_text(seen), seen.limit, seen.hint) if line]
+    out += _todo(conclusion)
+    out += [f"* {markdown_text(line)}" for line in (gains_text(conclusion), conclusion.limit, conclusion.hint) if line]
     known = [*render.gpu_time_lines(recommendation.gpu_time), *render.ceiling_lines(recommendation.ceiling)]
     known += [*render.confidence_lines(recommendation.judgement), render.counts(recommendation)]
     out += [f"* {markdown_text(line.strip())}" for line in known]
@@ -192,12 +197,12 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
     return "\n".join(out).rstrip() + "\n"
 
 
-def _todo(seen: Verdict) -> list[str]:
-    if not seen.todo:
+def _todo(conclusion: Verdict) -> list[str]:
+    if not conclusion.todo:
         return []
     out = ["| | to do | now → then | certainty | changes | what |", "|---|---|---|---|---|---|"]
-    for number, x in enumerate(seen.todo, 1):
-        times = "; ".join(filter(None, [f"{gain(x)} {seen.per(x)}", basis(x)]))
+    for number, x in enumerate(conclusion.todo, 1):
+        times = "; ".join(filter(None, [f"{gain(x)} {conclusion.per(x)}", basis(x)]))
         cells = (x.title, times, x.certainty, change_text(x), x.what)
         out.append(f"| {number} | {' | '.join(map(markdown_text, cells))} |")
     return [*out, ""]

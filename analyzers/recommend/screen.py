@@ -48,7 +48,7 @@ from logparse.text import (
 )
 
 _NO_ROW, NOT_WRITTEN = "apply    nothing, because no override row could be written", "not written: "
-_TITLE, _LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE = 44, 9, 2, 5, 3, 0.05
+_LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 5, 3, 0.05, "  "
 
 
 @dataclass(frozen=True)
@@ -82,26 +82,28 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     ``n`` is the number of things to do that are listed, however many lines they need. Without it, the lines fit on a
     screen.
     """
-    seen = verdict(found)
-    typed = list(_list_commands(found, seen.todo, written)) if seen.todo else []
+    conclusion = verdict(found)
+    typed = list(_list_commands(found, conclusion.todo, written)) if conclusion.todo else []
     useless = "; no override file could be written" if any(x.startswith(_NO_ROW) for x in typed) else ""
-    head = _wrap_line(f"recommend: {seen.headline}{useless}", 4)
-    head += split_lines(seen) if seen.split else []
-    more = len(seen.left_out) - _LEFT_OUT
-    told = [*seen.left_out[:_LEFT_OUT], *([f"{more:,} more: see the report, or -v"] if more > 0 else [])]
+    head = _wrap_line(f"recommend: {conclusion.headline}{useless}", 4)
+    head += split_lines(conclusion) if conclusion.split else []
+    more = len(conclusion.left_out) - _LEFT_OUT
+    told = [*conclusion.left_out[:_LEFT_OUT], *([f"{more:,} more: see the report, or -v"] if more > 0 else [])]
     head += [line for x in told for line in _wrap_line(f"  left out: {x}", 4)]
-    if not seen.todo and not found.findings and found.calls and found.ceiling.share is None and not found.unlike:
+    if not conclusion.todo and not found.findings and found.calls and found.ceiling.share is None and not found.unlike:
         return [*head, *_fold_command(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
-    if not seen.todo:
+    if not conclusion.todo:
         return head
-    head += _wrap_line(f"  {seen.hint}", 4) if seen.hint else []
-    head += _wrap_line(f"  {seen.limit}", 4) if seen.limit else []
-    listed = _fitting(seen, n, LINES - 2 - len(head) - len(typed))
+    head += _wrap_line(f"  {conclusion.hint}", 4) if conclusion.hint else []
+    head += _wrap_line(f"  {conclusion.limit}", 4) if conclusion.limit else []
+    listed = _fitting(conclusion, n, LINES - 2 - len(head) - len(typed))
     room = len(listed)
     # A command for a thing that is not listed would seem to belong to another one.
-    typed = list(_list_commands(found, seen.todo[:room], written))
+    typed = list(_list_commands(found, conclusion.todo[:room], written))
     spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
-    ranked = [(x, block) for x, block in zip(seen.todo, listed, strict=False) if isinstance(x.remedy, UseRows | Search)]
+    ranked = [
+        (x, block) for x, block in zip(conclusion.todo, listed, strict=False) if isinstance(x.remedy, UseRows | Search)
+    ]
     # Each thing names the call that saves most, if there is room for it. The largest saving is the first to have room.
     for todo, block in sorted(ranked, key=lambda x: -x[0].gained_us):
         added = _row_lines(found, todo, spare if len(ranked) == 1 else min(spare, 1))
@@ -109,30 +111,30 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         spare -= len(added)
     return [
         *head,
-        heading(seen.todo[:room], seen),
+        heading(conclusion.todo[:room], conclusion),
         *chain.from_iterable(listed),
         *typed,
-        _render_rest(seen, written, room),
+        _render_rest(conclusion, written, room),
     ]
 
 
-def _fitting(seen: Verdict, n: int | None, lines: int) -> list[list[str]]:
+def _fitting(conclusion: Verdict, n: int | None, lines: int) -> list[list[str]]:
     """Return the blocks of as many things to do as fit into ``lines`` lines, at least of the first one.
 
     If not all of them fit, the last ones have one line each, without what to change. With ``n``, return the first ``n``
     blocks, however many lines they need.
     """
     if n:
-        return todo_blocks(seen.todo[:n], seen)
+        return todo_blocks(conclusion.todo[:n], conclusion)
     # A saving with a condition is always listed, because the command ``settle`` is about it.
-    least = next((place for place, x in enumerate(seen.todo, 1) if x.assumes), 1)
-    for room in range(max(min(len(seen.todo), LINES), least), least - 1, -1):
-        blocks = todo_blocks(seen.todo[:room], seen)
+    least = next((place for place, x in enumerate(conclusion.todo, 1) if x.assumes), 1)
+    for room in range(max(min(len(conclusion.todo), LINES), least), least - 1, -1):
+        blocks = todo_blocks(conclusion.todo[:room], conclusion)
         for whole in range(room, 0, -1):
             listed = [*blocks[:whole], *(x[:1] for x in blocks[whole:])]
             if sum(map(len, listed)) <= lines:
                 return listed
-    return [x if place == 0 else x[:1] for place, x in enumerate(todo_blocks(seen.todo[:least], seen))]
+    return [x if place == 0 else x[:1] for place, x in enumerate(todo_blocks(conclusion.todo[:least], conclusion))]
 
 
 def _wrap_line(line: str, indent: int) -> list[str]:
@@ -146,17 +148,18 @@ def render_end(found: Recommendation, head: Sequence[str], written: Written, app
     * ``head``: the verdict.
     * ``apply``: the commands that apply the result.
     """
-    seen = verdict(found)
+    conclusion = verdict(found)
     typed = [line for x in apply for line in _fold_command(f"apply    {x}")]
     # The order is: the verdict, how the time of a step is divided, what is left to do, the commands that apply the
     # result, a command that shows the reasons, and the path of the report.
-    lines = [*(line for x in head for line in _wrap_line(x, 4)), *(split_lines(seen) if seen.split else [])]
+    lines = [*(line for x in head for line in _wrap_line(x, 4)), *(split_lines(conclusion) if conclusion.split else [])]
     lines = lines[: LINES - len(typed) - 1]
-    words = ["recommend", "--run", found.run, "--explain", *(x.name for x in seen.todo[:1])]
+    words = ["recommend", "--run", found.run, "--explain", *(x.name for x in conclusion.todo[:1])]
     why = list(_fold_command(f"why      {command_line(written.store, *words)}"))
-    counts = range(len(seen.todo), 0, -1)
+    counts = range(len(conclusion.todo), 0, -1)
     listed = [
-        [heading(seen.todo[:n], seen), *(x[0] for x in todo_blocks(seen.todo[:n], seen))] for n in counts
+        [heading(conclusion.todo[:n], conclusion), *(x[0] for x in todo_blocks(conclusion.todo[:n], conclusion))]
+        for n in counts
     ]  # The heading is left out before a thing to do.
     ways = ([*x[skipped:], *typed, *y] for y in (why, []) for x in listed for skipped in (0, 1))
     typed = next((x for x in ways if len(lines) + len(x) < LINES), typed)
@@ -164,18 +167,18 @@ def render_end(found: Recommendation, head: Sequence[str], written: Written, app
     return [*lines, *typed, rest]
 
 
-def split_lines(seen: Verdict) -> list[str]:
+def split_lines(conclusion: Verdict) -> list[str]:
     """Return lines that show the user what a step spends its time on, for example GEMMs and idle time."""
-    whole = f"a {seen.word}" if seen.unit == "step" else seen.whole
-    out = f"  {whole}, {duration(seen.whole_us)}: "
-    kinds, idle = [x for x in seen.split if x.name != "idle"], [x for x in seen.split if x.name == "idle"]
+    whole = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole
+    out = f"  {whole}, {duration(conclusion.whole_us)}: "
+    kinds, idle = [x for x in conclusion.split if x.name != "idle"], [x for x in conclusion.split if x.name == "idle"]
 
     def line(shown: int) -> str:
         rest = [Share("the rest", sum(x.us for x in kinds[shown:]))] if kinds[shown:] else []
         return out + " · ".join(f"{x.name} {duration(x.us)}" for x in (*kinds[:shown], *rest, *idle))
 
     room = next(n for n in range(len(kinds), -1, -1) if len(line(n)) <= COLUMNS or not n)
-    little = _LITTLE * sum(x.us for x in seen.split)
+    little = _LITTLE * sum(x.us for x in conclusion.split)
 
     def enough(shown: int) -> bool:
         rest = sum(x.us for x in kinds[shown:])
@@ -187,9 +190,9 @@ def split_lines(seen: Verdict) -> list[str]:
     return _wrap_line(line(next(smaller, len(kinds))), 4)
 
 
-def todo_lines(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> list[str]:
+def todo_lines(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bool = False) -> list[str]:
     """Return the list of things to do as lines, with a heading."""
-    return [heading(todo, seen, first, whole), *chain.from_iterable(todo_blocks(todo, seen, first, whole))]
+    return [heading(todo, conclusion, first, whole), *chain.from_iterable(todo_blocks(todo, conclusion, first, whole))]
 
 
 @dataclass(frozen=True)
@@ -202,21 +205,26 @@ class _Widths:
 
     def line(self, number: str, title: str, saves: str, certainty: str) -> str:
         columns = f"{title:<{self.title}}  {saves:<{self.saves}}  {certainty:<{self.certainty}}"
-        return f"{number:>2} {columns}  "
+        return f"{number:>2} {columns}{_GAP}"
 
 
 def _widths(todo: Sequence[Todo], name: str) -> _Widths:
-    """Choose the widths of the columns. ``name`` is the name of the column of savings, if it fits the screen."""
+    """Choose the widths of the columns. ``name`` is the name of the column of savings, if it fits the screen.
+
+    Titles are cut only if the columns of savings and certainty would not fit beside them.
+    """
     certainty = max([len("certainty"), *(len(x.certainty) for x in todo)])
-    title = min(_TITLE, max(len(_name_titles(todo)), *(len(make_printable(x.title)) for x in todo)))
     saves = max(map(len, [*format_savings(todo), "saves"]))
+    # The blanks behind the last column are not printed, so they need no room.
+    room = COLUMNS - len(_Widths(0, saves, certainty).line("", "", "", "")) + len(_GAP)
+    title = min(room, max(len(_name_titles(todo)), *(len(make_printable(x.title)) for x in todo)))
     widths = _Widths(title, max(saves, len(name)), certainty)
     return widths if len(widths.line("", "", "", "")) <= COLUMNS else _Widths(title, saves, certainty)
 
 
-def heading(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> str:
+def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bool = False) -> str:
     """Return the heading above the list of things to do: the names of the columns."""
-    name = _name_saving_column(todo, seen)
+    name = _name_saving_column(todo, conclusion)
     width = _widths(todo, name)
     line = width.line("", _name_titles(todo), name if len(name) <= width.saves else "saves", "certainty")
     return f"{line}how" if whole or _fits_beside(todo, name, first) else line.rstrip()
@@ -231,10 +239,10 @@ def _name_titles(todo: Sequence[Todo]) -> str:
     return "to do, the surest first" if len(set(ranks)) > 1 and ranks == sorted(ranks) else "to do"
 
 
-def _name_saving_column(todo: Sequence[Todo], seen: Verdict) -> str:
+def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
     """Return the name of the column of savings, such as ``saves a step``."""
     unit = _unit(todo)
-    of = f"a {seen.word}" if unit == "step" else "a call" if unit == "call" else seen.whole
+    of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
     return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.removesuffix(' together')}"
 
 
@@ -266,12 +274,12 @@ def format_savings(todo: Sequence[Todo]) -> list[str]:
     return out
 
 
-def todo_blocks(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> list[list[str]]:
+def todo_blocks(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bool = False) -> list[list[str]]:
     """Return the lines of each thing to do, numbered: title, saving, certainty, and what to change.
 
     * ``whole``: do not cut titles.
     """
-    name = _name_saving_column(todo, seen)
+    name = _name_saving_column(todo, conclusion)
     width = _widths(todo, name)
     titles = [make_printable(x.title) for x in todo]
     titles = titles if whole else shorten_texts(titles, width.title)
@@ -419,11 +427,13 @@ def _shorten_path(place: Path, base: Path, name: str) -> str:
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
 
 
-def _render_rest(seen: Verdict, written: Written, room: int) -> str:
-    left = [f"{pluralize(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
-    left += [f"{len(seen.unseen):,} with too small an effect on the {seen.word}"] if seen.unseen else []
+def _render_rest(conclusion: Verdict, written: Written, room: int) -> str:
+    left = [f"{pluralize(len(conclusion.todo) - room, 'more thing')} to do"] if len(conclusion.todo) > room else []
+    left += (
+        [f"{len(conclusion.unseen):,} with too small an effect on the {conclusion.word}"] if conclusion.unseen else []
+    )
     report = [f"all: -v, or {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
-    about = "about each: --explain N" if len(seen.todo) > 1 else "about the first: --explain 1"
+    about = "about each: --explain N" if len(conclusion.todo) > 1 else "about the first: --explain 1"
     return cut_to_width(f"rest     {' · '.join([*left, about, *report])}")
 
 
@@ -448,19 +458,22 @@ def explain_change(found: Recommendation, which: str) -> list[str | Block]:
 
     It may also be a change that is too small to be listed. Raises UsageError if there is no such change.
     """
-    seen = verdict(found)
-    todo = (*seen.todo, *seen.unseen)
+    conclusion = verdict(found)
+    todo = (*conclusion.todo, *conclusion.unseen)
     one = todo[int(which) - 1] if which.isdecimal() and 0 < int(which) <= len(todo) else None
     one = one or next((x for x in todo if which in (x.name, x.title, x.remedy.name)), None)
     if one is None:
         known = ", ".join(f"{n} {_names(x)}" for n, x in enumerate(todo, 1)) or "(nothing is proposed)"
         raise UsageError(f"--explain {which}: no proposed change has this number or name; choose from {known}")
     small = (
-        [f"      the effect of this change on the {seen.word} is too small to show, so the change is not in the list"]
-        if one in seen.unseen
+        [
+            f"      the effect of this change on the {conclusion.word} is too small to show, so the change is not in "
+            "the list"
+        ]
+        if one in conclusion.unseen
         else []
     )
-    return [*todo_lines([one], seen, todo.index(one) + 1, whole=True), *small, *render.explain_todo(found, one)]
+    return [*todo_lines([one], conclusion, todo.index(one) + 1, whole=True), *small, *render.explain_todo(found, one)]
 
 
 def _names(todo: Todo) -> str:

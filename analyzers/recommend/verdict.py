@@ -755,17 +755,19 @@ def gain_text(sureness: Sureness, us: float) -> str:
     return f"{about}{duration(us)} ({UPPER_BOUND if sureness == 'unknown' else sureness})"
 
 
-def gains_text(seen: Verdict) -> str:
+def gains_text(conclusion: Verdict) -> str:
     """Return a sentence about how much time all things to do save together. Empty if there is only one thing."""
-    if len(seen.todo) < 2 or not seen.gains:
+    if len(conclusion.todo) < 2 or not conclusion.gains:
         return ""
-    per = f"a {seen.word}" if seen.unit == "step" else seen.whole
-    known = [gain_text(*x) for x in seen.gains if x[0] != "unknown"]
-    bounds = [gain_text(*x) for x in seen.gains if x[0] == "unknown"]
+    per = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole
+    known = [gain_text(*x) for x in conclusion.gains if x[0] != "unknown"]
+    bounds = [gain_text(*x) for x in conclusion.gains if x[0] == "unknown"]
     more = f"{' more' * bool(known)}, of which only an upper bound is known"
     parts = [*known, *(f"{x.rpartition(' (')[0]}{more}" for x in bounds)]
-    of = "step" if seen.unit == "step" else "run"
-    perhaps = [f"; another {duration(x.gained_us)} if {x.assumes}" for x in seen.todo if x.assumes and x.unit == of]
+    of = "step" if conclusion.unit == "step" else "run"
+    perhaps = [
+        f"; another {duration(x.gained_us)} if {x.assumes}" for x in conclusion.todo if x.assumes and x.unit == of
+    ]
     return f"Add up what can be done together: {' and '.join(parts)} ({per}){''.join(perhaps)}"
 
 

@@ -16,7 +16,7 @@ from analyzers.compare.timings import times_of_run
 from logparse.ingest import ingest
 from logparse.libraries.flashinfer import autotuner
 from logparse.libraries.kinds.format import Head, Outcome
-from logparse.model import Fact, Measurement
+from logparse.model import Fact, Measurement, Reject
 from logparse.store import Store
 from tests.libraries.reading import Memory
 
@@ -69,6 +69,18 @@ def test_what_is_no_json_is_one_reject() -> None:
     assert [x.unit for x in autotuner.read(Memory(json.dumps({NEW: ["R", 1]}).encode()[:-3]))] == ["reject"]
     assert [x.unit for x in autotuner.read(Memory(b"-1"))] == ["reject"], "JSON, and no object"
     assert not autotuner.recognise(Head("a.json", b'{"_metadata": {"kernelspec": {}}}'))
+
+
+def test_a_choice_that_a_later_one_replaces_is_rejected_with_its_place() -> None:
+    first, second = f'"{NEW}": ["R", 1]', f'"{NEW}": ["R", 2]'
+    data = f"{{{first},\n{second}}}".encode()
+    rejected, read = autotuner.read(Memory(data))
+    [reject], [row] = rejected.records, read.records
+    assert isinstance(reject, Reject)
+    assert isinstance(row, Measurement)
+    assert data[reject.offset : reject.offset + reject.length].decode() == first
+    assert "line 2 has the same name" in reject.reason
+    assert row.solution.text == "flashinfer:R,2"
 
 
 def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:

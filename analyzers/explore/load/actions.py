@@ -60,8 +60,8 @@ def verdict_of(
 
 def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
     """Return the web page's cards about the changes that ``recommend`` proposes, in the same order."""
-    seen = verdict(recommendation)
-    return [_action(x, recommendation, store, seen.per(x)) for x in seen.todo]
+    conclusion = verdict(recommendation)
+    return [_action(x, recommendation, store, conclusion.per(x)) for x in conclusion.todo]
 
 
 def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: str) -> Card:

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from logparse.libraries.kinds.format import FOREIGN, FileFormat, Origin, Outcome, Source, begins, content, parsed
+from logparse.libraries.kinds.format import FOREIGN, FileFormat, Origin, Outcome, Source, begins, content
+from logparse.libraries.kinds.json_members import Member, members_of
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Fact, Measurement, OperatorProblem, Reject, Solution
 
@@ -53,30 +53,34 @@ def read(source: Source) -> Iterator[Outcome]:
     """
     data = content(source)
     try:
-        found = parsed(data)
-        if not isinstance(found, dict):
-            raise ValueError("is not a JSON object")
+        members = members_of(data)
     except ValueError as error:
         yield Outcome("reject", [Reject(f"flashinfer: {error}", 0, len(data))])
         return
-    for key, value in found.items():
-        if key == _METADATA and isinstance(value, dict):
-            named = {name: x for name, x in value.items() if isinstance(x, str) and x not in _UNKNOWN}
+    for member in members:
+        if member.unused or member.ambiguous:
+            yield _reject(member, member.unused or member.ambiguous)
+        elif member.name == _METADATA and isinstance(member.value, dict):
+            named = {name: x for name, x in member.value.items() if isinstance(x, str) and x not in _UNKNOWN}
             yield Outcome("fact", [Fact("device" if name == "gpu" else name, x) for name, x in named.items()])
-        elif key.startswith("_"):
+        elif member.name.startswith("_"):
             yield FOREIGN
         else:
-            yield _choice(key, value, len(data))
+            yield _choice(member)
 
 
-def _choice(key: str, value: Any, length: int) -> Outcome:
-    named = _KEY.fullmatch(key)
+def _reject(member: Member, why: str | None) -> Outcome:
+    return Outcome("reject", [Reject(f"flashinfer: {member.name[:80]!r}: {why}", member.offset, member.length)])
+
+
+def _choice(member: Member) -> Outcome:
+    named, value = _KEY.fullmatch(member.name), member.value
     if named is None or not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
-        return Outcome("reject", [Reject(f"flashinfer: not an operator with its tactic: {key[:80]!r}", 0, length)])
+        return _reject(member, "not an operator with its tactic")
     sizes = named["sizes"].replace(" ", "").removesuffix(",()")
     problem = OperatorProblem(f"{named['op']}{sizes}", ())
     solution = Solution("flashinfer", f"{value[0]},{json.dumps(value[1], separators=(',', ':'))}")
-    row = Measurement(problem=problem, solution=solution, origin=ORIGIN, status="no_time", key_text=key)
+    row = Measurement(problem=problem, solution=solution, origin=ORIGIN, status="no_time", key_text=member.name)
     return Outcome("measurement", [row])
 
 

@@ -488,7 +488,7 @@ def _merge_rows(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpu
     return [Emission("hipblaslt_tuning.txt", data, Shell("export HIPBLASLT_TUNING_OVERRIDE_FILE={path}"))]
 
 
-def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
+def _find_copy_obstacle(own: OverrideFile, emitted: OverrideFile) -> str | None:
     layouts = [{"\n" in row.text for row in file.rows} for file in (own, emitted)]
     return None if layouts[0] == layouts[1] else "the file has the layout of another version of hipBLASLt"
 
@@ -524,7 +524,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         ("No valid entries found in override file", "hipBLASLt found no row in the tuning file that it can use"),
     ),
     writer=tuning_file.WRITER,
-    keep_refusal=_keep_refusal,
+    find_copy_obstacle=_find_copy_obstacle,
     merging=Merging(
         header=_header, write=_merge_rows, in_order=True, work=lambda row: work_of(row.problem), slot=_slot
     ),

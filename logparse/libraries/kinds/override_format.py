@@ -20,6 +20,7 @@ from io import BytesIO
 from typing import Any, TypeAlias
 
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Source, Writer
+from logparse.libraries.kinds.json_members import Member, members_of
 from logparse.libraries.kinds.reading import Note, Offer, Reading, Row, Verdict, remarks_on
 from logparse.model import Problem, Record, Solution
 from logparse.target import Facts
@@ -159,6 +160,30 @@ def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
     return b"\n".join(out)
 
 
+def cut_members(is_row: Callable[[Member], bool]) -> Callable[[bytes, Iterable[Row], Keep], bytes]:
+    """Make the field ``cut`` of an override format in JSON: a function that removes rows from a file.
+
+    ``is_row`` tells whether a member of the file is a row.  All other members stay.
+    """
+
+    def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+        members = members_of(data)
+        if not members:
+            return data
+        # A piece of the file is a member with the blanks around it, without the commas.
+        first = data.index(b"{") + 1
+        begins = [first, *(data.index(b",", x.end) + 1 for x in members[:-1])]
+        ends = [*(x - 1 for x in begins[1:]), members[-1].end]
+        kept = [
+            data[begin:end]
+            for member, begin, end in zip(members, begins, ends, strict=True)
+            if not is_row(member) or keep(member.line, b" ".join(data[member.offset : member.end].split()))
+        ]
+        return data[:first] + b",".join(kept) + data[members[-1].end :]
+
+    return cut
+
+
 @dataclass(frozen=True, kw_only=True)
 class OverrideFormat:
     """Describes one format of override files (lists of kernels to use).  It is an entry of ``OVERRIDE_FORMATS``.
@@ -202,9 +227,9 @@ class OverrideFormat:
     * ``lines``: returns rows as lines of a file.  ``merge`` writes its files with this function.  A user's own rows are
       also kept with it.
     * ``cut``: returns the file without some of its rows.  For each row, in the file's order, it asks whether the row
-      stays.  All other bytes stay.
-    * ``keep_refusal``: returns the reason why no row of one file may be copied into another file of this format, or
-      None.  Without this function, a user's own rows are not kept.
+      stays.  All other bytes stay.  The default is for rows that are lines.  ``cut_members`` is for members of JSON.
+    * ``find_copy_obstacle``: returns the reason why no row of one file may be copied into another file of this format,
+      or None.  Without this function, a user's own rows are not kept.
     * ``merging``, ``conversion``: used by ``merge`` and ``convert``.
     """
 
@@ -233,7 +258,7 @@ class OverrideFormat:
     graph_unsafe: frozenset[str] = frozenset()
     writer: Writer | None = None
     list_writer: Writer | None = None
-    keep_refusal: Callable[[OverrideFile, OverrideFile], str | None] | None = None
+    find_copy_obstacle: Callable[[OverrideFile, OverrideFile], str | None] | None = None
     conversion: Conversion | None = None
 
     @property

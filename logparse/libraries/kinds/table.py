@@ -5,7 +5,7 @@ A format declares its columns and one function that turns a row into records.  E
     def read_row(row: Row) -> Iterator[Record]:
         problem = GemmProblem(m=row.whole("m"), n=row.whole("n"), k=row.whole("k"), a_type=row.one_of("dtype", TYPES))
         solution = Solution("mytuner", row["kernel"])
-        yield Measurement(problem=problem, solution=solution, origin="mytuner", status="ok", time_us=row.real("us"))
+        yield Measurement(problem=problem, solution=solution, origin="mytuner", status="ok", time_us=row.time("us"))
 
     FORMAT = TableFormat(
         name="mytuner",
@@ -28,6 +28,7 @@ also reads other files than tables.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,6 +113,13 @@ class Row:
             return float(cell)
         except ValueError:
             raise ValueError(f"{name} is {cell[:40]!r}, not a number") from None
+
+    def time(self, name: str) -> float:
+        """Return the time in a column.  Raises ValueError if the cell holds no number above 0."""
+        value = self.real(name)
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} is {self[name][:40]!r}, which is no time")
+        return value
 
     def one_of(self, name: str, known: Mapping[str, T]) -> T:
         """Look up the text in a column in the dictionary ``known`` and return the value found there.

@@ -203,6 +203,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     writer=find_db.WRITER,
     lines=miopen_records.lines,
     cut=miopen_records.remove_entries,
-    keep_refusal=miopen_records.keep_refusal,
+    find_copy_obstacle=miopen_records.find_copy_obstacle,
     merging=Merging(header=miopen_records.header("ufdb"), write=_merged, slot=miopen_records.slot, several=True),
 )

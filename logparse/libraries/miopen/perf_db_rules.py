@@ -118,6 +118,6 @@ OVERRIDE_FORMAT = OverrideFormat(
     writer=perf_db.WRITER,
     lines=miopen_records.lines,
     cut=miopen_records.remove_entries,
-    keep_refusal=miopen_records.keep_refusal,
+    find_copy_obstacle=miopen_records.find_copy_obstacle,
     merging=Merging(header=_header, write=miopen_records.write, slot=miopen_records.slot, in_order=True),
 )

@@ -224,7 +224,7 @@ def slot(row: Offer) -> str:
     return f"{row.key}={row.id}"
 
 
-def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
+def find_copy_obstacle(own: OverrideFile, emitted: OverrideFile) -> str | None:
     """Explain why entries of one MIOpen database may not be copied to another one. Return None if they may.
 
     They may not if the files' names differ, because then the files are for different GPUs or builds.

@@ -28,8 +28,9 @@ from typing import Any
 from logparse.devices import device_of
 from logparse.errors import InputError
 from logparse.libraries.kinds.format import Emission, Head
-from logparse.libraries.kinds.override_format import Keep, Merging, OverrideFormat, Report
-from logparse.libraries.kinds.reading import Note, Offer, Reading, Row, Rule, Table
+from logparse.libraries.kinds.json_members import Member, members_of
+from logparse.libraries.kinds.override_format import Merging, OverrideFormat, Report, cut_members
+from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table
 from logparse.libraries.moe import config as moe_config
 from logparse.model import OperatorProblem, Problem, Solution
 from logparse.quoting import Shell
@@ -46,14 +47,6 @@ _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_c
 _BLOCK = re.compile(r"\[\d+,(\d{1,9})\]")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
 """Pattern of the texts that Python's ``int()`` accepts."""
-_MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
-
-Pairs = list[tuple[str, object]]
-"""The members of a JSON object as a list, in order.
-
-If a name occurs twice, the list contains both members.
-"""
 
 
 @dataclass(frozen=True)
@@ -62,13 +55,18 @@ class Tile:
 
     * ``key`` is the table's name.
     * ``words`` holds the settings by name.  It is ``None`` if the entry is no JSON object.
+    * ``member`` is the entry in the file.
     """
 
     key: str
-    line: int
     tokens: int
     words: Mapping[str, object] | None
+    member: Member
     time_us: float | None = None
+
+    @property
+    def line(self) -> int:
+        return self.member.line
 
     @property
     def problem(self) -> OperatorProblem:
@@ -111,6 +109,10 @@ class _Context:
 def _later(entry: Tile, context: _Context) -> str | None:
     other = context.last[entry.tokens]
     return None if other is entry else f"line {other.line} also has {entry.tokens} tokens, and the later entry is used"
+
+
+def _repeated(entry: Tile, context: _Context) -> str | None:
+    return entry.member.ambiguous
 
 
 def _negative(entry: Tile, context: _Context) -> str | None:
@@ -174,6 +176,7 @@ def _one_scale(entry: Tile, context: _Context) -> str | None:
 
 _RULES: tuple[Rule[Tile, _Context], ...] = (
     Rule("duplicate", "warning", "read", _later, "remove the earlier entry", fault=False),
+    Rule("repeated", "warning", None, _repeated, "keep one of them, and remove the others"),
     Rule("tokens", "error", "matched", _negative, "remove the entry"),
     Rule("tile", "error", "honoured", _no_tile, _TUNE),
     Rule("size", "error", "honoured", _odd_size, _TUNE),
@@ -203,16 +206,17 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
     # SGLang writes ``block_shape=[128, 128]`` with a blank behind the comma.
     table = name.removesuffix(".json").replace(", ", ",")
     refusals, members = _members(data)
-    entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
-    version = next((str(value) for _, key, value in members if key == _VERSION), "")
-    refusals += _of_names(table, [(line, key) for line, key, _ in members])
+    entries = [_entry(table, member) for member in members if _is_entry(member)]
+    versions = [member for member in members if member.name == _VERSION]
+    version = str(versions[-1].value) if versions else ""
+    refusals += _of_names(table, members)
     refusals += _of_device(table, target)
     if not refusals and not entries:
         refusals.append(
             Note(None, "error", "empty", "the table has no entries, so the server uses its default settings", _TUNE)
         )
     last = {entry.tokens: entry for entry in entries}
-    notes = [*_notes(table, version, target), *_ladder(entries)]
+    notes = [*_notes(table, version, target), *_find_repeats(versions), *_ladder(entries)]
     parsed = Table(entries, _Context(table, version, last), _RULES, notes)
     return parsed.reading(
         "the server (vLLM or SGLang) does not read this table",
@@ -223,30 +227,17 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
     )
 
 
-def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Parse the JSON text of a fused-MoE table. Return the errors, and the entries with their line numbers."""
+def _members(data: bytes) -> tuple[list[Note], list[Member]]:
+    """Parse the JSON text of a fused-MoE table. Return the errors, and the members of its JSON object."""
     try:
-        text = data.decode()
-        found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
+        return [], members_of(data)
     # A byte order mark, or a text that is not UTF-8, is an error too, because the server cannot read it either.
-    except (ValueError, RecursionError) as error:
-        message = f"the file is not JSON ({error}), so the server ends when it looks up the table"
+    except ValueError as error:
+        message = f"the file is not a table in JSON ({error}), so the server ends when it looks up the table"
         return [Note(None, "error", "json", message, _TUNE)], []
-    if not text.lstrip().startswith("{"):
-        return [
-            Note(None, "error", "json", "the file is not a JSON object whose keys are numbers of tokens", _TUNE)
-        ], []
-    places = iter(_MEMBER.finditer(text))
-    out, line = [], 1
-    for key, value in found:
-        if isinstance(value, list):
-            place = next((x for x in places if x[1] == key), None)
-            line = text.count("\n", 0, place.start()) + 1 if place else line
-        out.append((line, str(key), value))
-    return [], out
 
 
-def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
+def _of_names(table: str, members: Iterable[Member]) -> list[Note]:
     out = []
     if not moe_config.is_name(table):
         message = f"a server looks for E=…,N=…,device_name=….json, never for {table[:80]}.json"
@@ -259,10 +250,11 @@ def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
                 "rename the table to the name that the server's log states. It logs this name if it finds no table",
             )
         )
-    for line, key in members:
-        if (key != _VERSION or not _has_experts(table)) and not _INTEGER.match(key):
-            message = f"the key {key[:40]!r} is not a number of tokens, so int() raises an error and the server ends"
-            out.append(Note(line, "error", "keys", message, "remove the entry"))
+    for member in members:
+        if (member.name != _VERSION or not _has_experts(table)) and not _is_entry(member):
+            name = member.name[:40]
+            message = f"the key {name!r} is not a number of tokens, so int() raises an error and the server ends"
+            out.append(Note(member.line, "error", "keys", message, "remove the entry"))
     return out
 
 
@@ -334,6 +326,12 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
         yield Note(None, "warning", "triton", message, _TUNE)
 
 
+def _find_repeats(versions: Iterable[Member]) -> Iterator[Note]:
+    for member in versions:
+        if member.unused:
+            yield Note(member.line, "warning", "duplicate", member.unused, "remove the earlier member")
+
+
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
     """Warn about a fused-MoE table whose entries are too far apart, or whose entries are mostly copies of each other.
 
@@ -368,9 +366,12 @@ _PREFILL = 8192
 """Typical number of tokens in a prefill batch: vLLM's default of ``max_num_batched_tokens`` on large GPUs."""
 
 
-def _entry(table: str, line: int, key: str, value: object) -> Tile:
-    pairs = value if isinstance(value, list) and all(isinstance(x, tuple) for x in value) and value else None
-    return Tile(table, line, int(key), None if pairs is None else {str(name): word for name, word in pairs})
+def _entry(table: str, member: Member) -> Tile:
+    return Tile(table, int(member.name), member.value if isinstance(member.value, dict) else None, member)
+
+
+def _is_entry(member: Member) -> bool:
+    return _INTEGER.match(member.name) is not None
 
 
 def key(problem: Problem, target: Facts) -> str | None:
@@ -436,28 +437,6 @@ def _tokens(row: Offer) -> int:
     return int(row.text.split('"')[1])
 
 
-def _remove_entries(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return a fused-MoE table without the entries that ``keep`` rejects.
-
-    Other members of the file, such as the Triton version, stay.
-    """
-    text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
-    for token in _TOKEN.finditer(text):
-        depth += (token[0] in "{[") - (token[0] in "}]")
-        if (depth, token[0]) in ((1, "{"), (1, ","), (0, "}")):
-            ends.append(token.start())
-    members = [text[start + 1 : end] for start, end in pairwise(ends)]
-    blanks = members[-1][len(members[-1].rstrip()) :]
-    members[-1] = members[-1].rstrip()
-    kept = [x for x in members if not _is_entry(x) or keep(next(lines), " ".join(x.split()).encode())]
-    return (text[: ends[0] + 1] + ",".join(kept) + blanks + text[ends[-1] :]).encode()
-
-
-def _is_entry(member: str) -> bool:
-    name = _TOKEN.search(member)
-    return name is not None and _INTEGER.match(json.loads(name[0])) is not None
-
-
 OVERRIDE_FORMAT = OverrideFormat(
     name="moe-config",
     order="if several entries have the same number of tokens, the server uses the last entry",
@@ -466,7 +445,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     reader=read,
     key=key,
     reported=find_reports,
-    cut=_remove_entries,
+    cut=cut_members(_is_entry),
     merging=Merging(
         header=_header,
         write=_merge_rows,

@@ -239,7 +239,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         ),
     ),
     writer=cache.WRITER,
-    keep_refusal=lambda own, emitted: (
+    find_copy_obstacle=lambda own, emitted: (
         None if own.facts.get(COLUMNS) == emitted.facts.get(COLUMNS) else "the files have different columns"
     ),
     merging=Merging(

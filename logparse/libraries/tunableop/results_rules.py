@@ -336,7 +336,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     writer=results.WRITER,
     list_writer=untuned.WRITER,
-    keep_refusal=lambda own, emitted: None,
+    find_copy_obstacle=lambda own, emitted: None,
     merging=Merging(header=_validator_pairs, write=_merge_rows, per_device=True),
     conversion=Conversion(
         word="tunableop",

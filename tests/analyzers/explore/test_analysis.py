@@ -70,8 +70,8 @@ def test_proposed_changes_of_a_trace_come_from_the_simulation(tmp_path: Path) ->
     """
     made = open_store(tmp_path / "store", create=True)
     ingest([str(SAMPLES / "traces" / "job.trace.json")], made, run="demo", jobs=1)
-    seen, said = verdict(advise(made, Settings())), analyse(made)
-    assert said.headline == seen.headline
-    assert [x.title for x in cards(said.recommendation)] == [x.title for x in seen.todo]
-    assert said.lines[0] == seen.limit
-    assert "the host limits a step" in seen.limit
+    conclusion, said = verdict(advise(made, Settings())), analyse(made)
+    assert said.headline == conclusion.headline
+    assert [x.title for x in cards(said.recommendation)] == [x.title for x in conclusion.todo]
+    assert said.lines[0] == conclusion.limit
+    assert "the host limits a step" in conclusion.limit

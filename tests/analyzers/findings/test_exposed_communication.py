@@ -61,12 +61,12 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     recommendation = recommend(planted(), Settings())
     assert report(recommendation, []).count("exposed-communication: the GPU runs only collectives for 150 µs") == 1
     assert not recommendation.findings
-    seen = verdict(recommendation)
-    assert seen.headline == (
+    conclusion = verdict(recommendation)
+    assert conclusion.headline == (
         "hide communication behind computation: up to 150 of 500 µs a step, how much of it can really be saved is not "
         "known"
     )
-    assert [(x.name, x.gain, x.sureness) for x in seen.todo] == [
+    assert [(x.name, x.gain, x.sureness) for x in conclusion.todo] == [
         ("exposed-communication", Gain(500.0, 350.0), "unknown")
     ]
 

@@ -30,6 +30,7 @@ from logparse.errors import InputError
 from logparse.libraries import FORMATS
 from logparse.libraries.found import find_modules_called, find_modules_with
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Outcome, Writer
+from logparse.libraries.kinds.json_members import members_of
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
 from logparse.libraries.kinds.reading import Reading
 from logparse.libraries.override_formats import OFFERS, OVERRIDE_FORMATS, WRITERS, format_of, writers_for
@@ -308,7 +309,9 @@ def test_another_gpu_or_build_is_noticed(
             assert any(row.live for row in judged.rows) or not judged.ok, "a file of no use fails the check"
 
 
-@pytest.mark.parametrize("format", [x for x in OVERRIDE_FORMATS if x.keep_refusal], ids=lambda format: format.name)
+@pytest.mark.parametrize(
+    "format", [x for x in OVERRIDE_FORMATS if x.find_copy_obstacle], ids=lambda format: format.name
+)
 def test_a_users_own_rows_are_kept_once(format: OverrideFormat, tmp_path: Path) -> None:
     for file, target in samples()[format.name]:
         path = tmp_path / file.name
@@ -475,3 +478,12 @@ def test_the_order_of_rows_of_different_keys_changes_no_answer(data: st.DataObje
                 measured[place].update(times)
         assert facts[0] == facts[1]
         assert measured[0] == measured[1]
+
+
+def test_a_json_member_that_a_later_one_replaces_is_noted(format: OverrideFormat) -> None:
+    for file, _ in samples()[format.name]:
+        if file.data.lstrip().startswith(b"{"):
+            for member in members_of(file.data):
+                text = file.data[member.offset : member.end]
+                twice = file.data.replace(text, text + b",\n" + text, 1)
+                assert member.line in {x.line for x in format.inspect(file.name, twice, {}).notes}

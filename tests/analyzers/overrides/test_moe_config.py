@@ -86,6 +86,11 @@ def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[
         ({"1": TILE | {"BLOCK_SIZE_M": "16"}}, [(2, "error", "size")]),
         ({"1": TILE | {"wavesPerEu": 2}}, [(2, "warning", "word")]),
         (f'{{"8": {json.dumps(TILE)},\n"08": {json.dumps(TILE)}}}', [(1, "warning", "duplicate")]),
+        (
+            f'{{"triton_version": "3.1",\n"triton_version": "3.4", "1": {json.dumps(TILE)}}}',
+            [(1, "warning", "duplicate")],
+        ),
+        (f'{{"8":\n{json.dumps(TILE)[:-1]}, "num_warps": 8}}}}', [(1, "warning", "repeated")]),
     ],
 )
 def test_rules(members: object, wanted: list[tuple[int | None, str, str]]) -> None:
@@ -110,7 +115,7 @@ def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
     # of tokens and fails. The server does not look for these tables in the user's folder.
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
     assert rules(inspect_members({"1": TILE}, name)) == []
-    assert rules(inspect_members({"triton_version": "3.4.0", "1": TILE}, name)) == [(1, "error", "keys")]
+    assert rules(inspect_members({"triton_version": "3.4.0", "1": TILE}, name)) == [(2, "error", "keys")]
     wide = TILE | {"BLOCK_SIZE_K": 256}
     assert rules(inspect_members({"1": wide, "8": TILE | {"BLOCK_SIZE_K": 64}}, name)) == [(2, "error", "scale")]
     assert rules(inspect_members({"1": wide}, f"E=8,{name.replace('K=1024,', '')}")) == [], (

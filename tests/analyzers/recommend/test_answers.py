@@ -61,31 +61,31 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
 def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> None:
     """The list has what a step gains of faster kernels: less than the kernels save, if the host is the limit."""
     # In an earlier version, three matrix products of GPT-2 promised 6 ms, of which the step would gain 1 ms.
-    seen = verdict(read(tmp_path, CORPUS / "h200" / "gpt2.trace.json.gz"))
-    first, *more = seen.todo
+    conclusion = verdict(read(tmp_path, CORPUS / "h200" / "gpt2.trace.json.gz"))
+    first, *more = conclusion.todo
     assert (first.sureness, first.slowed_by, first.at_most) == ("estimated", "the host", False)
     assert gain(first) == "≈ 32.4 → 31.4 ms"
     assert kernels_text(first) == "kernels 7.93 → 1.92 ms, but the host limits the job's gain to 0.962 of these 6.01 ms"
     assert granted(first) == "assumes that 50% of the roofline is reached (too few comparable problems)"
     assert [x.certainty for x in more] == ["upper bound only"] * len(more)
-    assert seen.headline.endswith("; larger but less sure: keep the GPU busy, up to 7 ms (the host is the limit)")
-    assert gains_text(seen).startswith("Add up what can be done together: ≈ 962 µs (estimated) and up to ")
+    assert conclusion.headline.endswith("; larger but less sure: keep the GPU busy, up to 7 ms (the host is the limit)")
+    assert gains_text(conclusion).startswith("Add up what can be done together: ≈ 962 µs (estimated) and up to ")
 
 
 @needs_corpus
 def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
-    seen = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
-    assert seen.limit == (
+    conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
+    assert conclusion.limit == (
         "communication limits a step (11.8 of 18.8 ms, 62%); without communication a step would be only 2.85 ms "
         "shorter, because the host would then limit it (simulated; the trace's profiler slowed the host)"
     )
     # The limit is the reason for the second thing to do, and not for the first.
-    assert seen.headline == (
+    assert conclusion.headline == (
         "use channels_last: ≈ 18.8 → 18.2 ms a step (−3%), estimated; larger but less sure: hide "
         "communication behind computation, up to 2.85 ms (communication is the limit)"
     )
-    assert granted(seen.todo[0]) == "assumes that all transposes disappear and nothing else changes"
-    assert [x.name for x in seen.todo] == ["layout-transposes", "exposed-communication"]
+    assert granted(conclusion.todo[0]) == "assumes that all transposes disappear and nothing else changes"
+    assert [x.name for x in conclusion.todo] == ["layout-transposes", "exposed-communication"]
     assert "logparse try channels_last -- JOB" in "\n".join(
         screen.screen(
             read(tmp_path / "again", CORPUS / "tracelens" / "mi300_resnet_train.json.gz"), screen.Written(tmp_path)
@@ -130,9 +130,9 @@ def test_a_small_estimate_does_not_come_before_a_large_bound(tmp_path: Path) -> 
 
 def test_processes_whose_calls_are_added_up_are_named(tmp_path: Path) -> None:
     names = ("hipblaslt_rank0_4242.log", "hipblaslt_rank1_4243.log", "bench_output.txt")
-    seen = verdict(read(tmp_path, *(SAMPLES / "hipblaslt" / x for x in names)))
-    assert " ms a run of 2 processes, measured alone" in seen.headline
-    assert "saves a run of 2 processes " in screen.heading(seen.todo, seen)
+    conclusion = verdict(read(tmp_path, *(SAMPLES / "hipblaslt" / x for x in names)))
+    assert " ms a run of 2 processes, measured alone" in conclusion.headline
+    assert "saves a run of 2 processes " in screen.heading(conclusion.todo, conclusion)
 
 
 @pytest.mark.parametrize(("log", "calls"), [("hipblaslt_rank0_4242.log", {6, 12, 18, 30}), ("hints_4242.log", {None})])

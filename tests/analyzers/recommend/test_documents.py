@@ -110,9 +110,9 @@ def test_html_in_the_name_of_a_step_is_text(monkeypatch: pytest.MonkeyPatch) -> 
     The name comes from a trace. In an earlier version, the line about the possible saving contained it unchanged.
     """
     found = recommend(GIVEN["everything"], Settings())
-    seen = replace(verdict(found), word="optimizer<script>f()</script>", unit="step")
-    assert seen.gains
-    monkeypatch.setattr(documents, "verdict", lambda _: seen)
+    conclusion = replace(verdict(found), word="optimizer<script>f()</script>", unit="step")
+    assert conclusion.gains
+    monkeypatch.setattr(documents, "verdict", lambda _: conclusion)
     text = report(found, [])
     assert "Add up what can be done together: " in text
     assert "<script>" not in text

@@ -19,6 +19,7 @@ from logparse.errors import UsageError
 from logparse.ingest import ingest
 from logparse.model import SURENESS, Gain, Replay, Search
 from logparse.store import open_store
+from logparse.text import COLUMNS
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
 from tests.analyzers.findings import test_exposed_communication, test_host_bound
@@ -254,20 +255,31 @@ def test_a_long_title_is_cut_in_the_list_only(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("case", ["gained", "everything", "trace"])
 def test_the_list_is_in_the_order_of_what_it_gains_and_the_verdict_adds_it_up(case: str, tmp_path: Path) -> None:
-    seen = verdict(found_in(case, tmp_path))
-    counted = [(SURENESS.index(x.sureness), -x.gained_us) for x in seen.todo if x.unit != "call"]
+    conclusion = verdict(found_in(case, tmp_path))
+    counted = [(SURENESS.index(x.sureness), -x.gained_us) for x in conclusion.todo if x.unit != "call"]
     assert counted == sorted(counted), "the surest first, then the largest"
-    named = screen.heading(seen.todo, seen).strip().split("  ")[0]
-    assert named == ("to do, the surest first" if len({x.sureness for x in seen.todo}) > 1 else "to do")
-    assert all(us <= sum(x.saving_us for x in seen.todo if x.sureness == known) * 1.001 for known, us in seen.gains)
-    assert seen.todo[0].title in seen.headline
-    assert gain(seen.todo[0]) in seen.headline
+    named = screen.heading(conclusion.todo, conclusion).strip().split("  ")[0]
+    assert named == ("to do, the surest first" if len({x.sureness for x in conclusion.todo}) > 1 else "to do")
+    assert all(
+        us <= sum(x.saving_us for x in conclusion.todo if x.sureness == known) * 1.001 for known, us in conclusion.gains
+    )
+    assert conclusion.todo[0].title in conclusion.headline
+    assert gain(conclusion.todo[0]) in conclusion.headline
 
 
 def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
-    seen = verdict(recommend(host(), Settings()))
-    assert [x.name for x in seen.todo] == ["host-bound"]
-    assert seen.headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a step")
+    conclusion = verdict(recommend(host(), Settings()))
+    assert [x.name for x in conclusion.todo] == ["host-bound"]
+    assert conclusion.headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a step")
+
+
+@pytest.mark.parametrize(("length", "whole"), [(44, True), (54, True), (120, False)])
+def test_a_title_is_cut_only_if_the_screen_is_too_narrow(length: int, whole: bool) -> None:
+    conclusion = verdict(recommend(host(), Settings()))
+    todo = [replace(x, title="a longer title ".ljust(length, "x")) for x in conclusion.todo]
+    lines = screen.todo_lines(todo, conclusion)
+    assert (todo[0].title in lines[1]) == whole
+    assert max(map(len, lines)) <= COLUMNS
 
 
 @pytest.mark.parametrize(("saved_us", "shows"), [(10.0, False), (60.0, True)])
@@ -279,8 +291,8 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
     found = replace(recommend(host(), Settings()), actions=(action,))
-    seen, lines = verdict(found), print_screen(found, tmp_path)
-    assert "padded_output" in [x.name for x in (seen.todo if shows else seen.unseen)]
+    conclusion, lines = verdict(found), print_screen(found, tmp_path)
+    assert "padded_output" in [x.name for x in (conclusion.todo if shows else conclusion.unseen)]
     assert [x.split()[0] for x in lines if x.startswith(("apply ", "check "))] == ["apply", "check"] * shows
     assert ("padded_output" in lines[-2]) == shows
     made = (tmp_path / "overrides/apply.py").read_text()

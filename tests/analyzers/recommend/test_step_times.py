@@ -117,12 +117,12 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
     found = recommend(tables, Settings())
     assert verdict(found).headline.startswith("the host is the limit; ")
     waits = replace(answer(500, "data loading"), now_us=500, ceilings=Ceilings(500, 490, 500, 500))
-    seen = verdict(replace(found, step=StepTimes(waits, {})))
-    assert seen.headline == (
+    conclusion = verdict(replace(found, step=StepTimes(waits, {})))
+    assert conclusion.headline == (
         "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, how much of it can really be saved "
         "is not known"
     )
-    assert [x.name for x in seen.todo] == ["host-bound"]
+    assert [x.name for x in conclusion.todo] == ["host-bound"]
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
     found = with_step(found, tables)
     for text in (report(found, ()), "\n".join(map(str, explain_change(found, "host-bound")))):
@@ -167,9 +167,9 @@ def test_headline_and_limit_name_the_same_gain() -> None:
     # In an earlier version, they promised 8.5 ms and 7 ms for the same trace of GPT-2, in which no step is marked.
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
     found = replace(recommend(test_host_bound.make_trace_tables(540.0), Settings()), step=StepTimes(now, {}))
-    seen = verdict(found)
-    assert "keep the GPU busy: up to 300 µs of 1 ms of the whole trace" in seen.headline
-    assert "a host that takes no time saves 300" in seen.limit
+    conclusion = verdict(found)
+    assert "keep the GPU busy: up to 300 µs of 1 ms of the whole trace" in conclusion.headline
+    assert "a host that takes no time saves 300" in conclusion.limit
     other = replace(found, step=StepTimes(replace(now, now_us=500, ceilings=Ceilings(500, 350, 500, 270)), {}))
     assert "460" in verdict(other).headline, "the simulation is of another time than that of all traces"
 
@@ -182,8 +182,8 @@ def test_at_least_three_kinds_of_work_are_named() -> None:
     # In an earlier version, communication took 11.8 of 18.8 ms, and all other kinds were joined to 6.41 ms of "others".
     kinds = (("exposed communication", 11_761.0), ("normalisation", 2_156.0), ("convolutions", 1_947.0),
              ("transposes and copies", 1_450.0), ("element-wise", 711.0), ("idle", 667.0))  # fmt: skip
-    seen = Verdict("", tuple(Share(*x) for x in kinds), 18_800.0, "step", ())
-    text = " ".join(" ".join(split_lines(seen)).split())
+    conclusion = Verdict("", tuple(Share(*x) for x in kinds), 18_800.0, "step", ())
+    text = " ".join(" ".join(split_lines(conclusion)).split())
     assert "normalisation 2.16 ms · convolutions 1.95 ms · transposes and copies 1.45 ms · the rest 711 µs" in text
 
 
@@ -268,9 +268,9 @@ def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headli
     if traced:
         marked = test_host_bound.make_trace_tables(990.0, profiler_steps="2", profiler_steps_us="1000.0")
         given = replace(given, kernels=marked.kernels, facts=pd.concat([marked.facts, given.facts]))
-    seen = verdict(recommend(given, Settings()))
-    assert seen.headline == headline
-    assert [(x.name, x.sureness) for x in seen.todo] == [("missed-fusion", "unknown")]
+    conclusion = verdict(recommend(given, Settings()))
+    assert conclusion.headline == headline
+    assert [(x.name, x.sureness) for x in conclusion.todo] == [("missed-fusion", "unknown")]
 
 
 def test_what_makes_no_step_faster_is_not_listed() -> None:
@@ -278,9 +278,9 @@ def test_what_makes_no_step_faster_is_not_listed() -> None:
         test_host_bound.make_trace_tables(990.0, profiler_steps="2", profiler_steps_us="1000.0"), Settings()
     )
     kept = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_900)}))
-    seen = verdict(kept)
-    assert seen.headline == "the host is the limit; nothing worth doing: 1 with too small an effect on the step"
-    assert (seen.todo, [x.name for x in seen.unseen]) == ((), ["padded_output"])
+    conclusion = verdict(kept)
+    assert conclusion.headline == "the host is the limit; nothing worth doing: 1 with too small an effect on the step"
+    assert (conclusion.todo, [x.name for x in conclusion.unseen]) == ((), ["padded_output"])
     faster = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_000)}))
     assert [x.name for x in verdict(faster).todo] == ["padded_output"], "1.6 % of the step"
 
@@ -292,8 +292,8 @@ def test_tiny_savings_are_not_listed() -> None:
     """
     found = recommend(everything(), Settings(steps=1))
     held = replace(answer(54_900, "kernels", waits=1.0), now_us=54_900_000.0, ceilings=Ceilings(*[5e7] * 3, 0.0))
-    seen = verdict(replace(found, step=StepTimes(held, {})))
-    assert "search" in [x.name for x in seen.unseen], "15.7 of 54,900 ms"
+    conclusion = verdict(replace(found, step=StepTimes(held, {})))
+    assert "search" in [x.name for x in conclusion.unseen], "15.7 of 54,900 ms"
 
 
 PART = "saved in its kernels"
@@ -330,7 +330,7 @@ def test_idle_time_that_cannot_be_gained_is_stated() -> None:
         540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0"
     )
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
-    seen = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {})))
-    [todo] = seen.todo
+    conclusion = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {})))
+    [todo] = conclusion.todo
     assert todo.gain == Gain(500, 450)
-    assert "a host that takes no time saves 50 of 500 µs (10%)" in seen.limit
+    assert "a host that takes no time saves 50 of 500 µs (10%)" in conclusion.limit

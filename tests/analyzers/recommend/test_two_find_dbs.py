@@ -104,9 +104,11 @@ def test_the_screen_states_the_condition_and_the_command_that_settles_it(read: S
     assert f"if {ASSUMES}" in text
     [settle] = [x for x in lines if x.startswith("settle   ")]
     assert settle.startswith("settle   MIOPEN_LOG_LEVEL=5 logparse capture ")
-    seen = verdict(found)
-    assert gains_text(seen).endswith(f"; another 217 ms if {ASSUMES}")
-    assert [sureness for sureness, _ in seen.gains] == ["estimated"], "no saving with a condition is added to them"
+    conclusion = verdict(found)
+    assert gains_text(conclusion).endswith(f"; another 217 ms if {ASSUMES}")
+    assert [sureness for sureness, _ in conclusion.gains] == ["estimated"], (
+        "no saving with a condition is added to them"
+    )
     note = lookup.rank_problems(read, by="time").unsettled_note(read, "job")
     assert LAYER in note
     assert settling(read.url, "job", read.runs(), "top")[0] in note

@@ -131,7 +131,7 @@ def test_starting_python_imports_little(python: str, environ: dict[str, str], tm
 
 
 def test_the_package_is_written_for_the_oldest_python_that_has_a_pytorch_of_ours() -> None:
-    for path in [*PACKAGE.glob("*.py"), FOLDER / "trace_units.py"]:
+    for path in [*PACKAGE.rglob("*.py"), FOLDER / "trace_units.py"]:
         ast.parse(path.read_text(), feature_version=(3, 8))
     ast.parse((FOLDER / "sitecustomize.py").read_text(), feature_version=(3, 4))
 
@@ -142,7 +142,7 @@ def test_code_in_the_job_imports_only_torch() -> None:
     The job's Python may have no other packages.
     """
     known = {"torch", "logparse_in_job", "sitecustomize", *sys.stdlib_module_names}
-    for path in [*PACKAGE.glob("*.py"), FOLDER / "sitecustomize.py", FOLDER / "trace_units.py"]:
+    for path in [*PACKAGE.rglob("*.py"), FOLDER / "sitecustomize.py", FOLDER / "trace_units.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [x.name for x in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level:
