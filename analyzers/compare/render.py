@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from analyzers.compare.diff import CHANGED, FAIL_ON, Diff, State, diff
 from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import read_at, tables_to_analyse
+from logparse.errors import StoreError
 from logparse.lookup import count_damaged_lines, rank_problems
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, UNCHECKED, Answer, Rows
@@ -70,6 +71,11 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     said = [beyond] if found.compared or not known else []
     said += [choice] if choice else []
     said = said or [f"{pluralize(known, 'problem')} in both runs, and no time was compared"]
+    if worth is not None and worth.proposed:
+        said.append(
+            f"{worth.proposed:,} of {pluralize(worth.changed, 'changed pick')} "
+            f"{'is one' if worth.proposed == 1 else 'are those'} that `logparse recommend` proposed for {found.a}"
+        )
     out = [f"{found.a} → {found.b}: {said[0]}", *said[1:]]
     costed, delta_us = found.cost("slower", "faster")
     if costed:
@@ -187,10 +193,12 @@ class Worth:
 
     * ``saves``: maps an operator (with sizes) to its saving in µs per run of A. Negative if the new kernel is slower.
     * ``changed``: the number of all operators with another kernel, also those without a known saving.
+    * ``proposed``: how many of the new kernels the last ``recommend`` proposed for run A. 0 if unknown.
     """
 
     saves: Mapping[str, float]
     changed: int
+    proposed: int = 0
 
     @property
     def saves_us(self) -> float:
@@ -217,7 +225,25 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
             changed = rows[x["text"]]
             if x["saves_us"] and (x["pick"], x["best"]) == (changed[own], changed[other]):
                 saves[x["text"]] = sign * x["saves_us"]
-    return Worth(saves, len(rows))
+    return Worth(saves, len(rows), _count_proposed(found, rows, a))
+
+
+_PROPOSED = "select problem, solution from findings where run = $1 and solution is not null"
+
+
+def _count_proposed(found: Diff, rows: Mapping[str, Mapping[str, Any]], store: Store) -> int:
+    """Count the operators with another kernel whose new kernel the last ``recommend`` proposed for the first run.
+
+    0 if ``recommend`` was last run for another run, and if equal names may mean different kernels in the two runs.
+    """
+    if not rows or found.builds or found.devices:
+        return 0
+    try:
+        with store.reading(_PROPOSED, found.a) as con:
+            proposed = set(con.execute(_PROPOSED, [found.a]).fetchall())
+    except StoreError:  # The findings are damaged or lost. The comparison needs none of them.
+        return 0
+    return sum((text, row["pick_b"]) in proposed for text, row in rows.items())
 
 
 def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:

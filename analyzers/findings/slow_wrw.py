@@ -32,7 +32,7 @@ from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.passes import backward_weights, find_best_pass_times, passes_of
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables, query_frames
-from analyzers.findings.finding import Analyzer
+from analyzers.findings.finding import RESTS_ON, Analyzer
 from analyzers.job.gpu_time import traced_calls_of_run
 from logparse.devices import is_nvidia
 from logparse.libraries.builds import can_decide_for
@@ -54,6 +54,8 @@ from logparse.target import Facts, arch, machine, same_device
 from logparse.text import duration, pluralize
 
 NAME = "slow-wrw"
+YARDSTICK = "the slower of F and B"
+"""Words for the yardstick of W in all texts: the slower pass of the layer's forward (F) and dgrad (B)."""
 TUNE = (
     "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh), then ingest the files that "
     "MIOpen wrote. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
@@ -131,7 +133,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     not_run = _not_run(w[w["slow"]], tables, settings, facts)
-    findings, here = _summaries(w, tables, facts, not_run), run_facts(tables)
+    findings, here = list[Finding](), run_facts(tables)
     reported = _to_report(w)
     faster = _find_faster_devices(reported, every, facts)
     for source, rows in reported.groupby("source_id", observed=True):
@@ -145,7 +147,19 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
     better |= {(source, problem_from_text(text)) for source, text in not_run}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
-    return [*findings, *replaced]
+    return [*_summaries(w, tables, facts, not_run, _find_worst(findings)), *findings, *replaced]
+
+
+def _find_worst(findings: Sequence[Finding]) -> dict[str, str]:
+    """Say for each file which weight gradient loses most time in the run. A file without counted calls is left out."""
+    counted = [
+        (x.saving_us, x.problem.label, x.evidence.source_id or "") for x in findings if x.problem and x.saving_us
+    ]
+    worst = {source: (us, label) for us, label, source in sorted(counted)}
+    return {
+        x: f"; in the run, {label} loses most (calls × time above that: {duration(us)})"
+        for x, (us, label) in worst.items()
+    }
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
@@ -164,13 +178,18 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
 
 
 def _summaries(
-    w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts], not_run: Collection[tuple[str, str]]
+    w: pd.DataFrame,
+    tables: Tables,
+    facts: Mapping[str, Facts],
+    not_run: Collection[tuple[str, str]],
+    worst: Mapping[str, str],
 ) -> list[Finding]:
     """For each file, report how many weight gradients of convolutions are slow, and how much time they waste.
 
     * A file is included if it has a slow weight gradient, or if it is a find-db (results of MIOpen's search).
     * ``not_run``: pairs (file, convolution) for which the job runs a faster kernel than the file has. They count as
       not slow.
+    * ``worst``: for a file, words about the weight gradient that loses most.
     """
     if not_run:
         runs = [pair not in not_run for pair in zip(w["source_id"].astype(str), w["problem"], strict=True)]
@@ -187,13 +206,14 @@ def _summaries(
             known = facts.get(str(source), {})
             cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
             where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
-            message = f"{where}: {_in_words(total, ' that the run calls' * bool(rows['foreign'].any()))}"
+            words = _in_words(total, " that the run calls" * bool(rows["foreign"].any()), worst.get(str(source), ""))
+            message = f"{where}: {words}"
             evidence = Evidence(source_id=str(source), details=dict(total))
             found.append(Finding(analyzer=NAME, message=message, evidence=evidence))
     return sorted(found, key=lambda x: (-float(str(x.evidence.details["recoverable_us"])), str(x.evidence.source_id)))
 
 
-def _in_words(total: Mapping[str, float], which: str) -> str:
+def _in_words(total: Mapping[str, float], which: str, worst: str) -> str:
     slow, missing = int(total["slow"]), int(total["without_siblings"])
     out = (
         f"{slow:,} of {pluralize(int(total['problems']), 'backward-weight (W) problem')}{which} "
@@ -202,8 +222,7 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
     if slow:
         out += (
             f": one call of each takes {duration(total['held_us'])} in all (one call of every W: "
-            f"{duration(total['w_us'])}), which is {duration(total['recoverable_us'])} more than the slower of "
-            "forward (F) and dgrad (B)"
+            f"{duration(total['w_us'])}), which is {duration(total['recoverable_us'])} more than {YARDSTICK}{worst}"
         )
     if others := int(total.get("not_run", 0)):
         out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"
@@ -262,7 +281,11 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
         return {}
     found = best_times(tables, device).expect(problems, others=True)
     each = zip(problems, found.expected_us.tolist(), strict=True)
-    return {text: f"comparable W problems take {duration(us)}" for text, us in each if not math.isnan(us)}
+    return {
+        text: f"comparable W problems, not used for the saving, take {duration(us)}"
+        for text, us in each
+        if not math.isnan(us)
+    }
 
 
 def _report_slow_gradient(
@@ -279,8 +302,8 @@ def _report_slow_gradient(
     # A trace has the time of the job's own call. A file with measured times has the time of the best known solver.
     takes = "takes" if library == "kernel" else "takes at best"
     message = (
-        f"W {takes} {duration(best)} with {solver}, {best / sibling:.1f} times as long as {which}, the slower "
-        f"other pass of the layer ({duration(sibling)}); the saving is the time above {which}"
+        f"W {takes} {duration(best)} with {solver}, {best / sibling:.1f} times as long as {YARDSTICK} of its layer "
+        f"({which}: {duration(sibling)}); the saving of a call is the time above that"
     )
     naive = "the naive solver is the fastest known solver" * bool(row["naive"])
     # The possible saving is (time of W) − (time of the slower of F and B).
@@ -297,7 +320,7 @@ def _report_slow_gradient(
             source_id=str(row["source_id"]),
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
-            details={"solution": row["solution"]},
+            details={"solution": row["solution"], RESTS_ON: f"W matches {YARDSTICK}"},
         ),
         remedy=Replay() if is_nvidia(known) else Search(),  # No tool of NVIDIA's searches.
         advice=TUNE_CUDNN if is_nvidia(known) else TUNE_ELSEWHERE if elsewhere else TUNE,

@@ -30,7 +30,7 @@ from analyzers.recommend.verdict import (
 )
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
-from logparse.model import SURENESS, Advise, ChangeProgram, Search, UseRows
+from logparse.model import SURENESS, Advise, ChangeProgram, Finding, Search, UseRows
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
@@ -233,10 +233,14 @@ def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bo
 def _name_titles(todo: Sequence[Todo]) -> str:
     """Return the name of the column of things to do. It says that the surest come first, if some are surer and they do.
 
-    A small saving may stand behind larger ones that are less sure.
+    It also says if a less sure saving is larger than the first one. A small saving may stand behind larger ones that
+    are less sure. Then the name says nothing about the order.
     """
     ranks = [SURENESS.index(x.sureness) for x in todo]
-    return "to do, the surest first" if len(set(ranks)) > 1 and ranks == sorted(ranks) else "to do"
+    if len(set(ranks)) == 1 or ranks != sorted(ranks):
+        return "to do"
+    known = [x.gained_us for x in todo if x.gain is not None and x.unit == _unit(todo)]
+    return "the surest first, not the largest" if any(x > known[0] for x in known) else "to do, the surest first"
 
 
 def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
@@ -308,13 +312,14 @@ def _fits_beside(todo: Sequence[Todo], name: str, first: int) -> bool:
 def _target(todo: Todo) -> str:
     """Return the time that a thing to do is estimated to reach, like ``24.9 ms expected to remain``.
 
-    It is empty if the thing to do has no estimate. In a step, it is the time of some kernels, and the text says so.
+    It is empty if the thing to do has no estimate, or if what the estimate takes for granted tells more. In a step, it
+    is the time of some kernels, and the text says so.
     """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""
     if todo.unit == "step":
         return f"kernels {duration(todo.gain.now_us)} → {duration(todo.gain.then_us)}"
-    return f"{duration(todo.gain.then_us)} expected to remain"
+    return "" if todo.rests_on else f"{duration(todo.gain.then_us)} expected to remain"
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
@@ -322,12 +327,26 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
 
     The calls that save most come first. ``room`` is the largest number of lines.
     """
-    rows = [found.findings[n - 1] for n in todo.findings]
-    labels = [make_printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
-    saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
-    room = max(map(len, labels), default=0)
-    shown = ((label, us and us / (found.steps or 1)) for label, us in zip(labels, saved, strict=False))
-    return [cut_to_width(f"     {label:<{room}}  saves {mark(todo)}{duration(us)}") for label, us in shown]
+    rows = [found.findings[n - 1] for n in todo.findings][: max(room, 0)]
+    labels = [make_printable(x.problem.label) if x.problem else "" for x in rows]
+    width = max(map(len, labels), default=0)
+    saves = (_format_row(x, todo, found.steps or 1) for x in rows)
+    most = [", the most" * (len(todo.findings) > 1), *([""] * len(rows))]
+    lines = zip(labels, saves, most, strict=False)
+    return [cut_to_width(f"     {label:<{width}}  saves {us}{most}{how}") for label, (us, how), most in lines]
+
+
+def _format_row(row: Finding, todo: Todo, steps: float) -> tuple[str, str]:
+    """Return the saving of one operator as a text, and how it is made of calls, such as `` (18 calls × 5.1 ms)``.
+
+    The second text is empty if no whole number of calls is known for a step or run.
+    """
+    if todo.unit == "call" or row.saving_us is None:
+        return f"{mark(todo)}{duration(row.per_call_us)}", ""
+    each, calls = row.per_call_us, (row.calls or 0) / steps
+    counted = each is not None and calls > 1 and calls == int(calls)
+    how = f" ({pluralize(int(calls), 'call')} × {duration(each)})" if counted else ""
+    return f"{mark(todo)}{duration(row.saving_us / steps)}", how
 
 
 def _change(todo: Todo, number: int | None) -> str:

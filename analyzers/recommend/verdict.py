@@ -291,10 +291,14 @@ def _limit(found: Recommendation) -> str:
                 said.append(f"{words} saves {most}{_pair(saved_us, 'of', now.now_us)} {share}")
     free_us = ceilings.free_communication_us
     if free_us < now.now_us * (1 - _LEAST):
-        then = f", because {_LIMITS.get(ceilings.next_limit, ceilings.next_limit)} would then limit it"
-        waits = now.limit == COMMUNICATION and ceilings.next_limit not in ("", COMMUNICATION)
-        less = f"{'only ' * waits}{duration(now.now_us - free_us)} shorter"
-        said.append(f"without communication {one} would be {less}{then * waits}")
+        saved = duration(now.now_us - free_us)
+        if next_ := _name_next_limit(found):
+            # Else the user wonders why a step saves much less than the time of its communication.
+            works = "works meanwhile and " * (ceilings.next_limit == "host")
+            still = f"would still take {duration(free_us)} (only {saved} less)"
+            said.append(f"without communication {one} {still}, because {next_} {works}would then limit it")
+        else:
+            said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
@@ -308,6 +312,14 @@ def _limit(found: Recommendation) -> str:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
     return f"{'; '.join(said)} ({how}){again}"
+
+
+def _name_next_limit(found: Recommendation) -> str:
+    """Return what would limit the step if communication, its limit now, took no time. Empty if nothing else would."""
+    now = found.now
+    if now is None or now.limit != COMMUNICATION or now.ceilings.next_limit == COMMUNICATION:
+        return ""
+    return _LIMITS.get(now.ceilings.next_limit, now.ceilings.next_limit)
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
@@ -878,7 +890,8 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     larger = max(less_sure, key=lambda x: x.gained_us, default=None)
     told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
-        why = "" if told or not _eases(larger, found) else f"{limit} is the limit"
+        following = f", then {x}" if (x := _name_next_limit(found)) else ""
+        why = "" if told or not _eases(larger, found) else f"{limit} is the limit{following}"
         sure = "" if larger.at_most else larger.certainty
         because = f" ({'; '.join(filter(None, [sure, why]))})" if sure or why else ""
         more = f"; larger but less sure: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{because}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import bz2
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.compare.diff import CHANGED, diff
-from analyzers.compare.render import compare, diff_answer, diff_lines, diff_table, exit_code
+from analyzers.compare.render import compare, diff_answer, diff_lines, diff_table, exit_code, worth_of_changes
 from analyzers.compare.timings import NEAREST, times_of_run, timings
 from analyzers.compare.upgrade import PlannedRow, upgrade_plan
-from analyzers.evidence.tables import Tables
+from analyzers.evidence.tables import Settings, Tables
 from analyzers.overrides.lint import inspect
+from analyzers.recommend.verb import advise
 from logparse.ingest import ingest
 from logparse.libraries.hipblaslt import tuning_file
 from logparse.libraries.miopen import find_db
@@ -190,6 +192,33 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
     back, _, worth = compare("after", "before", store.url)
     assert worth.saves_us == pytest.approx(-35_031, rel=1e-3)
     assert "by times measured alone that costs 35 ms" in "\n".join(diff_lines(back, worth))
+
+
+def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_path: Path) -> None:
+    """``diff`` tells the user that the job picked what ``recommend`` proposed, if the store still knows it."""
+    log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
+    ingest([str(log), str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
+    text = log.read_text(encoding="utf-8").replace("index 91033", "index 91077").replace("index 91104", "index 91105")
+    (tmp_path / "rank0_4300.log").write_text(text, encoding="utf-8")
+    ingest([str(tmp_path / "rank0_4300.log")], store, run="after")
+    told = "1 of 2 changed picks is one that `logparse recommend` proposed for before"
+
+    def lines(a: str = "before", b: str = "after") -> list[str]:
+        found, _, worth = compare(a, b, store.url)
+        return diff_lines(found, worth)
+
+    assert not any("proposed" in x for x in lines()), "recommend did not run"
+    advise(store, Settings(), "before")
+    assert lines()[1] == told
+    assert not any("proposed" in x for x in lines("after", "before")), "nothing was proposed for the run after"
+    found, _, _ = compare("before", "after", store.url)
+    other_build = replace(found, builds=("hipblaslt",))
+    assert worth_of_changes(other_build, store, store).proposed == 0, "a number may mean another kernel there"
+    # A comparison needs no findings, so it does not fail without them.
+    (store.folder / "findings" / "findings.parquet").write_bytes(b"damaged")  # type: ignore[operator]
+    assert not any("proposed" in x for x in lines())
+    advise(store, Settings(), "after")
+    assert not any("proposed" in x for x in lines()), "the last recommend was about the other run"
 
 
 def test_calls_of_each_kind_and_process_are_compared(store: Store) -> None:

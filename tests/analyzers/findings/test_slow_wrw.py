@@ -150,7 +150,7 @@ def test_expected_time_comes_from_other_layers_on_the_same_gpu() -> None:
     true = 5 + 1e-8 * float(odd.flops or 0)
     words = comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "77"})[odd.text]
     assert words in found.message
-    number, unit = words.removeprefix("comparable W problems take ").split(" ")
+    number, unit = words.removeprefix("comparable W problems, not used for the saving, take ").split(" ")
     assert unit == "µs"
     assert float(number) == pytest.approx(true, rel=0.25)
     assert comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "78"}) == {}
@@ -167,8 +167,11 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
         measurements=[*t.measurements.to_dict("records"), *other],
     )
     (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
-    of_shipped_times = "comparable W problems take 259 µs"
-    as_long = "3.5 times as long as B, the slower other pass of the layer (200 µs); the saving is the time above B"
+    of_shipped_times = "comparable W problems, not used for the saving, take 259 µs"
+    as_long = (
+        "3.5 times as long as the slower of F and B of its layer (B: 200 µs); the saving of a call is the time above "
+        "that"
+    )
     assert found.message.endswith(f"{as_long}; {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = find_slow_gradients(t)
@@ -274,6 +277,22 @@ def test_without_siblings_nothing_is_claimed() -> None:
     )
 
 
+def test_the_worst_is_named_by_calls_times_the_time_above_the_slower_of_f_and_b() -> None:
+    """The summary of a file names the convolution that loses most in the run. It need not have the slowest call."""
+    often, once = W, replace(W, k=512)
+    rows = [
+        measurement(replace(p, direction=d).text, "miopen:A", us)
+        for p, w_us in ((often, 500.0), (once, 900.0))
+        for d, us in (("F", 80.0), ("B", 100.0), ("W", w_us))
+    ]
+    calls = [work(often.text, 10), work(once.text, 1)]
+    summary = slow_wrw.find(tables(measurements=rows, workload=calls, facts=MI300X), Settings())[0]
+    worst = f"in the run, {often.label} loses most (calls × time above that: 4 ms)"
+    assert summary.message.endswith(f" more than the slower of F and B; {worst}")
+    uncounted = slow_wrw.find(tables(measurements=rows, facts=MI300X), Settings())[0]
+    assert uncounted.message.endswith(" more than the slower of F and B"), "no log counts the calls"
+
+
 def test_totals() -> None:
     other = {x: replace(y, k=512) for x, y in {"F": F, "W": W}.items()}
     t = tables(
@@ -358,7 +377,7 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
     [found] = find_slow_gradients(make_trace_tables(700.0, device="AMD Instinct MI300X", cu_count="304"))
     assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
     assert found.evidence.shown["solution"] == "kernel:igemm_wrw"
-    as_long = "W takes 700 µs with igemm_wrw, 3.5 times as long as B, the slower other pass of the layer (200 µs)"
+    as_long = "W takes 700 µs with igemm_wrw, 3.5 times as long as the slower of F and B of its layer (B: 200 µs)"
     assert as_long in found.message, "the job's own time, not the best known one"
     assert found.advice is not None
     assert "MIOpen" in found.advice
