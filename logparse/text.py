@@ -120,6 +120,15 @@ def format_difference(time_us: float) -> str:
     return duration(us) if us >= 0 else f"-{duration(-us)}"
 
 
+def signed_percent(change: float, digits: int = 1) -> str:
+    """Format a relative change (0.5 = 50 %) as percent with its sign: ``+25.0%``, ``−59.1%``.
+
+    A change that rounds to zero has no sign.
+    """
+    text = f"{change:+.{digits}%}"
+    return text.replace("-", "−") if text.strip("+-0.%") else text[1:]
+
+
 def describe_gain(time_us: float) -> str:
     """Format a gain or loss of time: ``gained 4 ms``, ``lost 4 ms``."""
     return f"gained {format_difference(time_us)}" if round(time_us, 3) >= 0 else f"lost {duration(-time_us)}"

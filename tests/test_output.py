@@ -38,7 +38,7 @@ from logparse.output.answer import arrow, convert_to_columns
 from logparse.output.terminal import draw_table
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
-from logparse.text import duration, parse_share, shorten_texts
+from logparse.text import duration, parse_share, shorten_texts, signed_percent
 from tests.conftest import ROOT, SAMPLES
 from tests.program import run, run_with_answers
 
@@ -349,6 +349,13 @@ def test_names_are_shortened_to_what_differs() -> None:
 )
 def test_durations(us: float | None, text: str) -> None:
     assert duration(us) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "text"), [(0.25, "+25.0%"), (-0.591, "−59.1%"), (-0.0001, "0.0%"), (0.0, "0.0%"), (21.0, "+2100.0%")]
+)
+def test_signed_percents(change: float, text: str) -> None:
+    assert signed_percent(change) == text
 
 
 def test_documented_columns_are_those_of_the_program() -> None:

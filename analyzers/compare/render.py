@@ -18,7 +18,7 @@ from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, UNCHECKED, Answer, Rows
 from logparse.store import Store
 from logparse.store.columns import column
-from logparse.text import duration, pluralize
+from logparse.text import duration, pluralize, signed_percent
 
 if TYPE_CHECKING:
     from analyzers.compare.upgrade import PlannedRow
@@ -302,7 +302,7 @@ def _shorten_rows(rows: pa.Table, worth: Worth | None, found: Diff) -> Rows:
     out, names = [], _column_names(found.a, found.b)
     for row in rows.to_pylist():
         change, saves = row["change"], None if worth is None else worth.saves.get(row["text"])
-        shown = row | {"change": "" if change is None else f"{change:+.1%}"}
+        shown = row | {"change": "" if change is None else signed_percent(change)}
         named = {names.get(name, name): value for name, value in shown.items() if name != "text"}
         out.append(named | {"saves_ms/run": None if saves is None else saves / 1e3})
     return [{name: row[name] for name in row if any(x[name] not in (None, "") for x in out)} for row in out]

@@ -20,6 +20,7 @@ from logparse.libraries.kinds.reading import Row
 from logparse.links import may_be
 from logparse.model import problem_from_text
 from logparse.target import Facts, same_device
+from logparse.text import signed_percent
 
 Decision = Literal["keep", "re-measure", "drop"]
 
@@ -97,7 +98,7 @@ def _decision(
     stale = not ids_are_names(library) and build is not True
     if gains and not stale:
         best = max(gains)
-        gain = f"measured in the new run: {best:+.1%} against the library's default"
+        gain = f"measured in the new run: {signed_percent(best)} against the library's default"
         return ("keep" if best >= floor - TIE else "drop"), gain
     if device is False:
         return "re-measure", "the new run used another kind of GPU than the one for which the override file was written"

@@ -449,11 +449,12 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
     return float(us), bool(per_step)
 
 
-def read_work_of_step(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+def read_work_of_step(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
     """Return the data for a chart that shows the GPU's work during one step of the job.
 
     * the GPU's kernels and copies, by start
     * the times in which the GPU was idle
+    * the host's calls of the CUDA or HIP runtime
     * the chart's title
     """
     named = "select problem, min(id) as id from points group by problem"
@@ -462,7 +463,8 @@ def read_work_of_step(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.
     )
     rows, gaps = found.df(), con.execute("from gaps order by start").df()
     titles = con.execute("select title from step").fetchall()
-    return rows, gaps, str(titles[0][0]) if titles else ""
+    host = con.execute("from host order by start").df()
+    return rows, gaps, host, str(titles[0][0]) if titles else ""
 
 
 @dataclass(frozen=True)

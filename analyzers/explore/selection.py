@@ -92,10 +92,10 @@ VIEWS: Mapping[str, str] = {
     "compare": "Compare",
 }
 INTRO: Mapping[str, str] = {
-    "overview": "Where the time goes, what to do (the surest first), and the problems (≈: estimated, not measured). "
-    "Click a card for its problems, a row for its solutions.",
-    "timeline": "One step as the GPU ran it (the whole trace, if it marks no steps): a line per stream, and the idle "
-    "time with its reason. Drag to zoom, double-click to see all. The table below sums the kernels.",
+    "overview": "",  # Its parts explain themselves, and the first rows should be on the first screen.
+    "timeline": "One step as the GPU ran it (the whole trace, if it marks no steps): a line per stream, the idle "
+    "time with its reason, and the host's launches and waits. Drag to zoom, double-click to see all. The "
+    "table below sums the kernels.",
     "roofline": "How fast each problem runs against what the device allows; larger marks take more time, and the "
     "colour is the time to gain. Drag a box to select, click to open.",
     "regret": (

@@ -22,7 +22,7 @@ from logparse.errors import InputError
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.kinds.override_format import OverrideFormat
 from logparse.libraries.kinds.reading import Row
-from logparse.text import duration, pluralize
+from logparse.text import duration, pluralize, signed_percent
 
 _LIBRARIES = ("hipblaslt", "rocblas")
 
@@ -97,7 +97,8 @@ def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, 
     before, after = total_us(bound, timed), total_us(new, timed)
     if before:
         out.append(
-            f"time of the replaced rows: {duration(before)} → {duration(after)} ({after / before - 1:+.1%}) {each}"
+            f"time of the replaced rows: {duration(before)} → {duration(after)} "
+            f"({signed_percent(after / before - 1)}) {each}"
         )
     if lost := bound.keys() - timed:
         what = f"unknown, because no other kernel is timed in these files; now {duration(total_us(bound, lost))} {each}"

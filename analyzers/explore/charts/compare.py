@@ -9,7 +9,7 @@ from analyzers.explore.charts.marks import Look, add_points, columns, log_axis, 
 from analyzers.explore.charts.palette import Theme, blank, headline, note, styled
 from analyzers.explore.plain_text import escape
 from logparse.lazy import pd
-from logparse.text import duration
+from logparse.text import duration, signed_percent
 
 NOTHING = (
     "No problem has a time of the same kind in both runs.<br>Next: choose another run above, or start<br>the "
@@ -20,7 +20,7 @@ COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 NOISE = 0.03
 """Relative difference up to which two times are treated as equal in a comparison of runs (0.03 = 3 %)."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
-HOVER = "<b>%{text}</b><br>from %{x:,.4~r} µs to %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
+HOVER = "<b>%{text}</b><br>from %{x:,.4~r} µs to %{y:,.4~r} µs: %{customdata[1]}<extra></extra>"
 
 
 def compare(
@@ -51,7 +51,7 @@ def compare(
             x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",
             fillcolor="rgba(128,128,128,0.25)", name=f"±{NOISE:.0%}: noise", showlegend=fill is not None,
         )  # fmt: skip
-    change = (rows["here_us"] / rows["other_us"] - 1).to_numpy()
+    change = (rows["here_us"] / rows["other_us"] - 1).tolist()
     add_points(
         figure,
         np.where(rows["moved"].isin(["faster", "slower"]), rows["moved"], "alike"),
@@ -66,7 +66,7 @@ def compare(
         x=rows["other_us"].to_numpy(),
         y=rows["here_us"].to_numpy(),
         text=texts(rows["label"]),
-        customdata=columns(zip(rows["id"], change, strict=True)),
+        customdata=columns(zip(rows["id"], map(signed_percent, change), strict=True)),
     )
     styled(figure, theme, height=HEIGHT)
     axis = log_axis(rows["other_us"])
@@ -82,10 +82,10 @@ def compare(
 def verdict(totals: pd.Series) -> str:
     """Return the result of a comparison of two runs as text, from the compared run to this run.
 
-    For example: ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``. ``totals`` comes from ``queries.changes``.
+    For example: ``23.4 ms → 15.8 ms (−32.5%): 28 faster, 2 slower``. ``totals`` comes from ``queries.changes``.
     """
     here, there = float(totals["here_us"]), float(totals["there_us"])
-    change = f" ({here / there - 1:+.1%})" if there > 0 else ""
+    change = f" ({signed_percent(here / there - 1)})" if there > 0 else ""
     counts = f"{int(totals['faster']):,} faster, {int(totals['slower']):,} slower"
     return f"{duration(there)} → {duration(here)}{change}: {counts}"
 

@@ -1,4 +1,4 @@
-"""Draw one step as the GPU ran it: a line for each stream, and the times in which nothing ran, with the reason."""
+"""Draw one step as the GPU ran it: a line for each stream, the idle times with their reason, and the host's calls."""
 
 from __future__ import annotations
 
@@ -31,18 +31,35 @@ WHY: dict[str, tuple[str, str]] = {
 }
 """Explanations of idle time: for each reason a short text for the legend, and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}
+HOST = "host"
+"""Name of the chart's line that shows what the host does."""
+_HOST_DOES: dict[str, tuple[str, str, str]] = {
+    "launch": ("host launches", "the host launches a kernel or a copy", ""),
+    "wait": ("host waits for the GPU", "the host waits for the GPU", "|"),
+    "other": ("host, other calls", "another call of the runtime, for example for memory", "."),
+}
+"""Kinds of calls: for each a short text for the legend, a sentence, and the pattern of its bars."""
 _AROUND = 180
 """Height (px) of the parts around the bars: axis, legend and margins."""
 HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
 
 
 def timeline(
-    works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, *, problem: str = "", mark: str = ""
+    works: pd.DataFrame,
+    gaps: pd.DataFrame,
+    host: pd.DataFrame,
+    title: str,
+    theme: Theme,
+    *,
+    problem: str = "",
+    mark: str = "",
 ) -> Figure:
     """Draw what the GPU did in one step, and when it was idle.
 
     * ``works``: columns ``start, us, stream, kind, kernel, op, problem, id``, times in µs.
     * ``gaps``: idle time, columns ``start, us, why``.
+    * ``host``: calls of the CUDA or HIP runtime, columns ``start, us, does``. Without calls, the chart has no line for
+      the host.
     * ``problem``: a GEMM or convolution to emphasise. Its kernels keep their colour, and all others become faint.
     * ``mark``: a kind of work to emphasise in the same way, such as ``communication`` or ``idle``. ``problem`` comes
       first.
@@ -73,7 +90,8 @@ def timeline(
             textposition="none", customdata=data, hovertemplate=HOVER,
         )  # fmt: skip
     _draw_idle_time(figure, gaps, whole, theme, faint=bool(problem) or mark not in ("", "idle"))
-    order = [IDLE, *(lines[x] for x in reversed(streams))]
+    _draw_host(figure, host, whole, theme, faint=bool(problem or mark))
+    order = [*[HOST][: len(host)], IDLE, *(lines[x] for x in reversed(streams))]
     styled(figure, theme, height=_AROUND + 44 * len(order))
     busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
     text = f"{escape(title, 90)}: {duration(whole)}, the GPU computes or communicates in {busy:.0%} of it"
@@ -103,6 +121,27 @@ def _draw_idle_time(figure: Figure, gaps: pd.DataFrame, whole: float, theme: The
             orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3), y=[IDLE] * len(rows),
             name=f"{name} {duration(total)}", marker=look, text=[told] * len(rows), textposition="none",
             customdata=[["", "", duration(us), f"{us / whole:.1%} of the time shown"] for us in rows["us"]],
+            hovertemplate=HOVER, opacity=0.3 if faint else 1.0,
+        )  # fmt: skip
+
+
+def _draw_host(figure: Figure, host: pd.DataFrame, whole: float, theme: Theme, *, faint: bool) -> None:
+    """Draw a line with the host's calls of the runtime. Calls that are too close to be distinguished are joined."""
+    if not len(host):
+        return
+    bars = _join_close_bars(host.assign(stream=HOST, kind=host["does"], problem=""), whole)
+    for does, (name, told, shape) in _HOST_DOES.items():
+        rows = bars[bars["does"] == does]
+        if not len(rows):
+            continue
+        look = {"color": theme.faint, "line": {"width": 0}, "pattern": {"shape": shape, "solidity": 0.4}}
+        data = [
+            ["", "" if count == 1 else f"{count:,} calls, ", duration(us), ""]
+            for count, us in zip(rows["count"], rows["us"], strict=True)
+        ]
+        figure.add_bar(
+            orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3), y=[HOST] * len(rows),
+            name=name, marker=look, text=[told] * len(rows), textposition="none", customdata=data,
             hovertemplate=HOVER, opacity=0.3 if faint else 1.0,
         )  # fmt: skip
 

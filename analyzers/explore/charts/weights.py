@@ -22,6 +22,7 @@ from analyzers.explore.charts.marks import (
 from analyzers.explore.charts.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import escape, solution_name
 from logparse.lazy import pd
+from logparse.libraries.miopen.find_db_choice import SLOW_FACTOR
 
 NOTHING = (
     "No layer here has both a time of its backward-weight pass (W) and of its forward (F) or dgrad (B) "
@@ -35,7 +36,10 @@ _TRIED = 100
 """Number of layers for whose names a place is searched. The layers that lose most time come first."""
 RATIOS = (1, 3, 10, 30, 100)
 NAMED = 6
-"""Largest number of marks with the name of their layer beside them. They are the layers that lose most time."""
+"""Largest number of marks with the name of their layer beside them. They are the layers that lose most time.
+
+A layer whose W is not slow (``SLOW_FACTOR``) gets no name, even if a filter leaves only such layers.
+"""
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
     "<br>%{customdata[4]}<br>times from %{customdata[5]}<extra></extra>"
@@ -113,7 +117,9 @@ def _names(
     marks = np.log10(rows[["sibling_us", "w_us"]].to_numpy(dtype="float64") / 1e3)
     begin = float(marks[:, 0].min()) - math.log10(1.5)  # of the line of ratio 1
     at, ratios_at = places.to_pixels(marks, np.log10(np.array(ends, dtype="float64")), begin)
-    order = rows.reset_index(drop=True).sort_values(["beyond_us", "w_total_us"], ascending=False).index
+    numbered = rows.reset_index(drop=True)
+    slow = numbered[numbered["w_us"] >= SLOW_FACTOR * numbered["sibling_us"]]
+    order = slow.sort_values(["beyond_us", "w_total_us"], ascending=False).index
     half = places.LINE / 2
     taken = [places.Box(x, x + _RATIO_WIDTH, y - half, y + half) for x, y in ratios_at]
     labels = list(map(_shorten_label, map(str, rows["label"])))

@@ -156,7 +156,7 @@ def _database(
     con.execute("detach out_")
 
 
-_UNCHANGED = ("facts", "kernels", "works", "gaps", "step")
+_UNCHANGED = ("facts", "kernels", "works", "gaps", "host", "step")
 """Tables of the page that hold what the files state, so the analysis does not change them."""
 
 

@@ -38,6 +38,7 @@ MOST = 20_000
 """Largest number of kernels and copies in the timeline of a trace that marks no steps."""
 _BLOCKING = tuple(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _GRAPH = CALL_KINDS.index("graph")
+_LAUNCHES = tuple(CALL_KINDS.index(x) for x in ("launch", "graph", "copy", "copied"))
 _WAITED_US = 20.0
 """A call of the CUDA or HIP runtime that takes less than this (µs) did not really wait."""
 
@@ -50,11 +51,13 @@ class Step:
 
     * ``works``: kernels and copies, with ``start, us, stream, kind, kernel, op, problem``
     * ``gaps``: periods without a kernel, with ``start, us, why``
+    * ``host``: the host's calls of the CUDA or HIP runtime in this time, with ``start, us, does``
     """
 
     title: str
     works: pd.DataFrame
     gaps: pd.DataFrame
+    host: pd.DataFrame
 
 
 def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
@@ -95,7 +98,8 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     ]
     frame["kind"] = ["convolutions" if x.startswith("convolution ") else x for x in frame["kind"]]
     rank = int(found["rank"][0].as_py())
-    return Step(f"{title}, rank {rank}" if rank else title, frame, gaps.assign(start=gaps["start"] - begin))
+    host = _host_calls(calls, begin, float((start + us).max()))
+    return Step(f"{title}, rank {rank}" if rank else title, frame, gaps.assign(start=gaps["start"] - begin), host)
 
 
 def _library(problem: str) -> str:
@@ -188,6 +192,22 @@ def _gaps(
     return pd.DataFrame({"start": begin, "us": end - begin, "why": why.astype(object)})
 
 
+def _host_calls(calls: dict[str, npt.NDArray[Any]], begin: float, end: float) -> pd.DataFrame:
+    """Return the parts of the host's runtime calls, of all threads, that lie between two times (µs).
+
+    ``does`` is ``wait`` for a call that waited for the GPU, else ``launch`` or ``other``. ``start`` counts from
+    ``begin``.
+    """
+    left, right = np.maximum(calls["start"], begin), np.minimum(calls["end"], end)
+    waits = np.isin(calls["kind"], _BLOCKING) & (calls["end"] - calls["start"] >= _WAITED_US)
+    does = np.select([waits, np.isin(calls["kind"], _LAUNCHES)], ["wait", "launch"], "other")
+    order = np.argsort(left, kind="stable")
+    order = order[(right > left)[order]]
+    return pd.DataFrame(
+        {"start": (left - begin)[order], "us": (right - left)[order], "does": does[order].astype(object)}
+    )
+
+
 def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd.DataFrame:
     """Return the kernels in the run's traces, the longest first. Numbers are per step if ``steps`` is known.
 
@@ -210,16 +230,17 @@ def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd
 
 
 def write(con: duckdb.DuckDBPyConnection, run: str, database: str) -> None:
-    """Write the tables of the web page's timeline into a database: ``kernels``, ``works``, ``gaps`` and ``step``.
+    """Write the tables of the web page's timeline into a database: ``kernels``, ``works``, ``gaps``, ``host`` and
+    ``step``.
 
     ``step`` has the title of the shown step. The number of steps is read from the table ``steps_``, which
     ``point_table.build`` made.
     """
     ((steps,),) = con.execute("select steps from steps_").fetchall()
     step = one_step(con, run)
-    nothing = Step("", _NO_WORKS, _NO_GAPS)
+    nothing = Step("", _NO_WORKS, _NO_GAPS, _NO_HOST)
     made = step or nothing
-    tables = {"kernels": kernels(con, run, steps), "works": made.works, "gaps": made.gaps}
+    tables = {"kernels": kernels(con, run, steps), "works": made.works, "gaps": made.gaps, "host": made.host}
     tables["step"] = pd.DataFrame({"title": [made.title], "per_step": [bool(steps)]}).astype({"title": "object"})
     for name, frame in tables.items():
         con.register("given_", pa.Table.from_pandas(frame, preserve_index=False, schema=_SCHEMAS[name]))
@@ -236,6 +257,7 @@ _SCHEMAS = {
         {"start": _REAL, "us": _REAL, **dict.fromkeys(("stream", "kind", "kernel", "op", "problem"), _TEXT)}
     ),
     "gaps": pa.schema({"start": _REAL, "us": _REAL, "why": _TEXT}),
+    "host": pa.schema({"start": _REAL, "us": _REAL, "does": _TEXT}),
     "step": pa.schema({"title": _TEXT, "per_step": pa.bool_()}),
 }
-_NO_WORKS, _NO_GAPS = (_SCHEMAS[x].empty_table().to_pandas() for x in ("works", "gaps"))
+_NO_WORKS, _NO_GAPS, _NO_HOST = (_SCHEMAS[x].empty_table().to_pandas() for x in ("works", "gaps", "host"))

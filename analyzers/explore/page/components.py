@@ -26,7 +26,7 @@ from analyzers.explore.selection import FACETS, VIEWS, Selection, facet_text, fr
 from logparse.lazy import pd
 from logparse.libraries.miopen import find_db_choice
 from logparse.model import UPPER_BOUND
-from logparse.text import duration, make_printable, pluralize
+from logparse.text import duration, make_printable, pluralize, signed_percent
 
 
 def _aria(**attributes: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
     if step:
         name, us, old = step
-        said.append(f"{name} {duration(old)} → {duration(us)} ({us / old - 1:+.1%})")
+        said.append(f"{name} {duration(old)} → {duration(us)} ({signed_percent(us / old - 1)})")
     elif totals["problems"]:
         said.append(verdict_of(totals))
     else:
@@ -134,7 +134,7 @@ def _in_processes(count: int) -> str:
 
 def _of_both_picks(totals: pd.Series) -> str:
     old, new = float(totals["pick_there_us"]), float(totals["pick_here_us"])
-    return f"{duration(old)} → {duration(new)} ({new / old - 1:+.1%})"
+    return f"{duration(old)} → {duration(new)} ({signed_percent(new / old - 1)})"
 
 
 def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
@@ -199,7 +199,7 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
 
 
 def _make_row_of_times(name: str, here: float | None, there: float | None) -> html.Element:
-    change = f" ({here / there - 1:+.1%})" if there and here is not None else ""
+    change = f" ({signed_percent(here / there - 1)})" if there and here is not None else ""
     times = ["unknown" if us is None else duration(us) for us in (there, here)]
     return html.tr([html.th(name, scope="row"), html.td(f"{times[0]} → {times[1]}{change}")])
 
@@ -447,6 +447,8 @@ def answer(
     words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
     means = [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]
     entries = [x for term, meaning in WORDS.items() for x in (html.dt(term), html.dd(meaning))]
+    if len({x.evidence for x in shown}) > 1:
+        means.insert(0, "the cards, the surest first")
     more = html.span("More words" if means else "What the words mean", class_="more")
     made.append(html.details([html.summary(["; ".join(means) + ". " if means else "", more]), html.dl(entries)],
                              class_="words"))  # fmt: skip
@@ -537,17 +539,17 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     lead = f"Show {pluralize(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
     name = f"lines-{number}"
     text = "\n".join(map(make_printable, action.lines))
-    copy = html.button(
-        "Copy", class_="copy", **_data(copies=name), **_aria(label=f"Copy: {make_printable(action.title)}")
-    )
+    label = f"Copy: {make_printable(action.title)}"
+    copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=label)) if text else None
     download = leads.download
-    get = html.a("Download the files (zip)", href=download, class_="get") if action.files and download else None
+    get = html.a("Download (zip)", href=download, class_="get") if action.files and download else None
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
     detail, head = sentence(action.detail), html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
     sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
     basis = [html.span(f" · {make_printable(action.basis)}.", class_="basis")] if action.basis else []
     told = [detail] if detail and action.detail not in action.changes else []
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
+    joined = [x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]
     return html.li(
         [
             html.link([head], where.url(), class_="whole", title=lead) if where else head,
@@ -558,8 +560,8 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
                 else []
             ),
             html.p([html.b("How: "), *_prose(" ".join([sentence(action.changes), *told]))]),
-            html.div([html.pre(html.code(text, id=name), tabindex="-1"), copy], class_="type") if text else None,
-            html.p([x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]) if ends else None,
+            html.pre(html.code(text, id=name), tabindex="-1", style=f"--lines:{len(action.lines)}") if text else None,
+            html.p([*joined, copy], class_="ends") if ends or copy else None,
         ]
     )
 
@@ -590,6 +592,7 @@ WORDS: Mapping[str, str] = {
     "F, B, W": "the passes of a layer: forward, backward data (dgrad) and backward weights (wgrad)",
     "W ÷ max(F, B)": "the time of backward weights (W) divided by the time of the layer's slower "
     "other pass. The passes do the same work, so about 1 is usual",
+    "≈": "estimated, not measured",
     "solution": "a kernel, or an algorithm of several kernels, that a library can run for a problem",
     "pick": "the solution that the library chose by itself",
     "the surest first": "savings that were measured in the job come first, then those measured alone, estimated, and "

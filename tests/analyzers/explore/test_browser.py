@@ -305,7 +305,19 @@ def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) 
     )
     assert sorted(tops, key=lambda x: tops[x]) == [".time-bar", ".cards", "#table-box"]
     page.evaluate("scrollTo(0, 0)")
-    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 34 < 900
+    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 34 < 860
+    top = "document.querySelector('#tabs').getBoundingClientRect().y"
+    before = page.evaluate(top)
+    page.evaluate("document.querySelector('#doing').textContent = 'Writing the files to download … 37 s'")
+    assert page.evaluate(f"{top} === {before}"), "the note about loading moves nothing"
+    commands = page.locator(".cards pre code").first
+    cut = "x => x.scrollWidth > x.clientWidth"
+    height = page.evaluate("document.querySelector('.cards').offsetHeight")
+    assert commands.evaluate(cut), "a long command is cut"
+    page.hover(".cards .copy >> nth=0")
+    assert not commands.evaluate(cut), "under the pointer all of it is shown"
+    assert page.evaluate("document.querySelector('.cards').offsetHeight") == height
+    page.mouse.move(2, 2)
     for landmark in ("header", "nav", "main", "aside", "h1"):
         assert page.locator(landmark).count() == 1, landmark
     right = "x => Math.max(...[...document.querySelectorAll(x)].map((y) => y.getBoundingClientRect().right))"
@@ -621,9 +633,9 @@ def test_a_report_leads_from_its_cards_and_filters_to_rows(seen: Visit, reports:
         page.wait_for_function(counted, arg=count)
         assert page.locator(rows).count() == count > 0
         page.click(".clear")
-    whole = "document.querySelector('.cards pre').scrollWidth <= document.querySelector('.cards pre').clientWidth"
+    whole = "[...document.querySelectorAll('.cards pre code')].every(x => x.scrollWidth <= x.clientWidth)"
     page.emulate_media(media="print")
-    assert page.evaluate(whole), "commands wrap on paper; on the screen each scrolls in its line"
+    assert page.evaluate(whole), "commands wrap on paper"
     page.emulate_media(media="screen")
 
     page.click("nav a:has-text('Backward weights')")
@@ -750,7 +762,7 @@ def test_a_printed_report_is_complete(seen: Visit, reports: dict[str, Path]) -> 
         "rows => Math.max(...rows.map(x => x.getBoundingClientRect().height))"
     )
     assert tall < 60, "a row has a few lines"
-    lines = page.locator(".cards .type pre:visible")
+    lines = page.locator(".cards pre code:visible")
     assert lines.count() > 0
     assert lines.evaluate_all("all => all.every(x => getComputedStyle(x).whiteSpace === 'pre-wrap')"), (
         "paper does not scroll"

@@ -164,18 +164,24 @@ def draw_layers(points: pd.DataFrame, places: Sequence[tuple[float, float]]) -> 
 
 def test_each_name_of_a_layer_belongs_to_one_mark(example_points: pd.DataFrame) -> None:
     """A name stands beside the nearest mark, or a line leads to its mark. Else it is left out."""
-    alone, marks = (100.0, 5_000.0), [(600.0, 1_500.0), (750.0, 1_500.0), (940.0, 1_500.0)]
+    alone, marks = (100.0, 5_000.0), [(600.0, 3_000.0), (750.0, 3_000.0), (940.0, 3_000.0)]
     assert draw_layers(example_points, [alone]) == (["layer0"], [])
     # Of three marks in a row, only the left one has room for a name beside it. Lines lead to the others.
     assert draw_layers(example_points, [alone, *marks]) == (["layer0", "layer1"], ["layer2", "layer3"])
     # Two overlapping marks get no name: a reader could not tell which mark has the name.
-    assert draw_layers(example_points, [alone, (1_000.0, 1_500.0), (1_010.0, 1_500.0)]) == (["layer0"], [])
-    assert draw_layers(example_points, [alone, (1_000.0, 1_500.0), (1_000.1, 1_500.0)]) == (
+    assert draw_layers(example_points, [alone, (1_000.0, 3_500.0), (1_010.0, 3_500.0)]) == (["layer0"], [])
+    assert draw_layers(example_points, [alone, (1_000.0, 3_500.0), (1_000.1, 3_500.0)]) == (
         ["layer0", "layer1 and 1 more"],
         [],
     )
     crowd = [(x, y) for x in np.geomspace(100.0, 1_000.0, 20).tolist() for y in np.geomspace(100.0, 1_000.0, 20)]
     assert draw_layers(example_points, crowd) == ([], [])
+
+
+def test_only_layers_with_slow_backward_weights_are_named(example_points: pd.DataFrame) -> None:
+    """A layer that loses nearly nothing is not named, even if a filter leaves no other layer."""
+    assert draw_layers(example_points, [(200.0, 210.0)]) == ([], [])
+    assert draw_layers(example_points, [(100.0, 5_000.0), (200.0, 210.0)]) == (["layer0"], [])
 
 
 def test_other_empty_figures_state_the_next_command(

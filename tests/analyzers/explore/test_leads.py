@@ -183,7 +183,7 @@ def test_a_comparison_goes_from_the_compared_run_to_this_run(client: FlaskClient
     head = [words(x) for _, x in elements(shown["verdict"], "strong")]
     assert head == [
         "job → after: after logs no convolutions (job 697); 4 of 17 picks changed; the runs have no times that can be "
-        "compared; the changed kernels, timed alone: 69.8 ms → 28.5 ms (-59.1%); logged calls of GEMMs 244 in 2 "
+        "compared; the changed kernels, timed alone: 69.8 ms → 28.5 ms (−59.1%); logged calls of GEMMs 244 in 2 "
         "processes → 122"
     ]
     compared = words(surroundings(client, pages, f"{both}&view=compare")["answer"])

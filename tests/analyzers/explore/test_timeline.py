@@ -12,7 +12,7 @@ import pytest
 
 from analyzers.explore import queries
 from analyzers.explore.charts.palette import KINDS, LIGHT, kind_of_work
-from analyzers.explore.charts.timeline import DRAWN, IDLE, NOTHING, timeline
+from analyzers.explore.charts.timeline import DRAWN, HOST, IDLE, NOTHING, timeline
 from analyzers.explore.load import one_step
 from analyzers.explore.load.child import write_tables
 from analyzers.explore.page import components
@@ -59,6 +59,16 @@ def test_the_reason_of_a_gap_is_the_first_that_fits() -> None:
     assert gaps["us"].tolist() == [50.0, 150.0, 250.0, 350.0]
 
 
+def test_the_host_launches_and_waits_within_the_step() -> None:
+    kinds = [one_step.CALL_KINDS.index(x) for x in ("launch", "stream", "stream", "allocator", "launch")]
+    start = np.array([90.0, 130.0, 200.0, 210.0, 20.0])
+    calls = {"kind": np.array(kinds), "start": start, "end": start + np.array([20.0, 50.0, 5.0, 1.0, 10.0])}
+    host = one_step._host_calls(calls, 100.0, 205.0)
+    assert host["does"].tolist() == ["launch", "wait", "other"], "a short call that could wait did not wait"
+    assert host["start"].tolist() == [0.0, 30.0, 100.0], "times count from the first kernel"
+    assert host["us"].tolist() == [10.0, 50.0, 5.0], "what lies outside the step is cut off"
+
+
 def test_kernels_are_summed_by_time_and_lead_to_their_problems(traced: Store) -> None:
     with traced.connect() as con:
         con.execute("attach ':memory:' as out_")
@@ -85,14 +95,18 @@ def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
     works = pd.DataFrame({"start": [2.0 * i for i in range(count)], "us": 1.0, "stream": "stream 7", "kind": "GEMM",
                           "kernel": "k", "op": "mm", "problem": "p", "id": "i"})  # fmt: skip
     gaps = pd.DataFrame({"start": [1.0], "us": [1.0], "why": ["host"]})
-    figure = timeline(works, gaps, "Step 1", LIGHT)
-    bars, idle = figure.data
+    host = pd.DataFrame({"start": [2.0 * i for i in range(count)], "us": 1.0, "does": "launch"})
+    figure = timeline(works, gaps, host, "Step 1", LIGHT)
+    bars, idle, launches = figure.data
+    assert len(launches["x"]) <= DRAWN
+    assert set(launches["y"]) == {HOST}
     assert len(bars["x"]) <= DRAWN
     assert bars["marker"]["color"] == KINDS["GEMM"][0]
     assert set(idle["y"]) == {IDLE}
-    marked = timeline(works[:10].assign(problem=["p"] * 5 + ["q"] * 5), gaps, "Step 1", LIGHT, problem="p")
+    marked = timeline(works[:10].assign(problem=["p"] * 5 + ["q"] * 5), gaps, host[:0], "Step 1", LIGHT, problem="p")
+    assert HOST not in marked.layout["yaxis"]["categoryarray"], "a trace without calls of the host has no line for it"
     assert sorted(set(marked.data[0]["marker"]["opacity"])) == [0.15, 1.0]
-    empty = timeline(works[:0], gaps[:0], "", LIGHT)
+    empty = timeline(works[:0], gaps[:0], host[:0], "", LIGHT)
     assert empty.layout["annotations"][0]["text"] == NOTHING
 
 
