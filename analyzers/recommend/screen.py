@@ -231,10 +231,13 @@ def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bo
 
 
 def _name_titles(todo: Sequence[Todo]) -> str:
-    """Return the name of the column of things to do. It says that the surest come first, if some are surer and they do.
+    """Return the name of the column of things to do. It tells the order of the list:
 
-    It also says if a less sure saving is larger than the first one. A small saving may stand behind larger ones that
-    are less sure. Then the name says nothing about the order.
+    =====================================  ==============================================================
+    ``to do``                              all are equally sure, or a small saving stands behind others
+    ``to do, the surest first``            none saves more than the first
+    ``the surest first, not the largest``  a later one, which is less sure, saves more than the first
+    =====================================  ==============================================================
     """
     ranks = [SURENESS.index(x.sureness) for x in todo]
     if len(set(ranks)) == 1 or ranks != sorted(ranks):

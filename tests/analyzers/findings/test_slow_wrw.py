@@ -288,9 +288,9 @@ def test_the_worst_is_named_by_calls_times_the_time_above_the_slower_of_f_and_b(
     calls = [work(often.text, 10), work(once.text, 1)]
     summary = slow_wrw.find(tables(measurements=rows, workload=calls, facts=MI300X), Settings())[0]
     worst = f"in the run, {often.label} loses most (calls × time above that: 4 ms)"
-    assert summary.message.endswith(f" more than the slower of F and B; {worst}")
+    assert summary.message.endswith(f" more than the slower of forward (F) and dgrad (B); {worst}")
     uncounted = slow_wrw.find(tables(measurements=rows, facts=MI300X), Settings())[0]
-    assert uncounted.message.endswith(" more than the slower of F and B"), "no log counts the calls"
+    assert uncounted.message.endswith(" more than the slower of forward (F) and dgrad (B)"), "no log counts the calls"
 
 
 def test_totals() -> None:
