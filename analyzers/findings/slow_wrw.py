@@ -143,11 +143,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             words = (typical.get(str(row["problem"])), faster.get((str(source), str(row["problem"]))))
             one = _report_slow_gradient(row, known, mine, *words)
             findings.append(_with_known_issue(one, here | known if str(source) in own else known))
+    not_slow = {(source, problem_from_text(text)) for source, text in not_run}
+    findings = [x for x in findings if (x.evidence.source_id, x.problem) not in not_slow]
+    summaries = _summaries(w, tables, facts, not_run, _find_worst(findings))
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
-    better |= {(source, problem_from_text(text)) for source, text in not_run}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
-    return [*_summaries(w, tables, facts, not_run, _find_worst(findings)), *findings, *replaced]
+    return [*summaries, *findings, *replaced]
 
 
 def _find_worst(findings: Sequence[Finding]) -> dict[str, str]:
