@@ -305,7 +305,7 @@ def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) 
     )
     assert sorted(tops, key=lambda x: tops[x]) == [".time-bar", ".cards", "#table-box"]
     page.evaluate("scrollTo(0, 0)")
-    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 34 < 860
+    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 34 < 900
     top = "document.querySelector('#tabs').getBoundingClientRect().y"
     before = page.evaluate(top)
     page.evaluate("document.querySelector('#doing').textContent = 'Writing the files to download … 37 s'")
