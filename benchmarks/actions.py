@@ -43,7 +43,7 @@ from action_models import MODELS
 from action_runs import BY_HAND, Run, train
 
 from analyzers.actions import ACTIONS
-from analyzers.compare.actions import by_group
+from analyzers.compare.both_runs import by_group
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.job.gpu_time import steps, traced_us

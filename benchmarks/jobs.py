@@ -413,8 +413,8 @@ class _Stages:
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
+        from analyzers.recommend.todo_from_actions import find_hidden_changes
         from analyzers.recommend.verb import advise, write
-        from analyzers.recommend.verdict import find_hidden_changes
 
         row, runs = self._row, set(self._store.sources()["run"])
         before = min(runs, key=len)
@@ -444,7 +444,8 @@ class _Stages:
 
         ``before`` and ``after`` are the labels of the runs without and with the changes ``names``.
         """
-        from analyzers.compare.actions import lines, verify_actions
+        from analyzers.compare.actions import verify_actions
+        from analyzers.compare.proof_text import lines
         from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
 

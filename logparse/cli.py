@@ -652,14 +652,14 @@ def verify(
     ] = False,
 ) -> Answer:
     """Check that overrides took effect, and compare the gain with the promise; exit code 3 if not."""
-    from analyzers.compare import actions
+    from analyzers.compare import actions, proof_text
     from analyzers.compare import verify as overrides
     from analyzers.evidence.runs import remarks_on_words, tables_at
 
     share, remarks = parse_share(fail_on, "--fail-on"), remarks_on_words([before, after], store)
     if action:
         proof = actions.verify_actions(tables_at(before, store), tables_at(after, store), action)
-        return replace(actions.answer(proof), errors=remarks)
+        return replace(proof_text.answer(proof), errors=remarks)
     if not files:
         raise UsageError(
             "verify needs override files or --action NAME; to compare two runs without override files, use "

@@ -93,6 +93,14 @@ def in_one_unit(times_us: Sequence[float]) -> tuple[list[str], str]:
     return [f"{float(f'{us / divisor:.3g}'):,g}" for us in times_us], unit
 
 
+def join_times(first_us: float, word: str, second_us: float) -> str:
+    """Join two times in µs with a word, such as ``18.5 of 45.4 ms``. If both have the same unit, it is written once."""
+    one, other = duration(first_us), duration(second_us)
+    if one.rpartition(" ")[2] == other.rpartition(" ")[2]:
+        one = one.rpartition(" ")[0]
+    return f"{one} {word} {other}"
+
+
 LINES, COLUMNS = 15, 100
 """Largest number of lines, and of characters in a line, that an answer has on a terminal.
 

@@ -38,7 +38,7 @@ from logparse.output.answer import arrow, convert_to_columns
 from logparse.output.terminal import draw_table
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
-from logparse.text import duration, parse_share, shorten_texts, signed_percent
+from logparse.text import duration, join_times, parse_share, shorten_texts, signed_percent
 from tests.conftest import ROOT, SAMPLES
 from tests.program import run, run_with_answers
 
@@ -349,6 +349,11 @@ def test_names_are_shortened_to_what_differs() -> None:
 )
 def test_durations(us: float | None, text: str) -> None:
     assert duration(us) == text
+
+
+@pytest.mark.parametrize(("us", "text"), [(45400.0, "18.5 of 45.4 ms"), (4.5e6, "18.5 ms of 4.5 s")])
+def test_two_times_of_one_unit_name_it_once(us: float, text: str) -> None:
+    assert join_times(18500.0, "of", us) == text
 
 
 @pytest.mark.parametrize(

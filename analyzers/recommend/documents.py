@@ -21,7 +21,8 @@ from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo, Verdict, basis, change_text, gain, gains_text, verdict
+from analyzers.recommend.todo import Todo, basis, change_text, gain
+from analyzers.recommend.verdict import Verdict, gains_text, verdict
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Finding
 from logparse.output.files import is_within

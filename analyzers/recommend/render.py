@@ -18,7 +18,8 @@ from analyzers.recommend.apply_module import calls
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import Judgement
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo, kind_name
+from analyzers.recommend.todo import Todo
+from analyzers.recommend.whole import kind_name
 from logparse.model import Finding, Gain
 from logparse.output.terminal import Block
 from logparse.text import duration, pluralize

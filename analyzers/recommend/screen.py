@@ -16,18 +16,10 @@ from analyzers.evidence import ladders
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import (
-    Share,
-    Todo,
-    Verdict,
-    change_text,
-    find_hidden_changes,
-    granted,
-    interval_text,
-    kernels_text,
-    mark,
-    verdict,
-)
+from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark
+from analyzers.recommend.todo_from_actions import find_hidden_changes
+from analyzers.recommend.verdict import Verdict, verdict
+from analyzers.recommend.whole import Share
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
 from logparse.model import SURENESS, Advise, ChangeProgram, Finding, Search, UseRows

@@ -15,7 +15,7 @@ from analyzers.findings import layout_transposes
 from analyzers.job.gpu_time import TRANSPOSE, kernels_of_run
 from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, gain_of, step_of
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import groups
+from analyzers.recommend.todo_from_findings import groups
 from logparse.model import Gain
 
 
@@ -26,7 +26,7 @@ class StepTimes:
     * ``now`` is the step without a change, together with the bounds on its gain.
     * ``under`` has the step with each change that was timed, by the change's name.
     * ``expected`` has the step with the kernel times that findings expect, by the key of the findings' group
-      (``verdict.groups``) or by the name of a finding about the whole job.
+      (``todo_from_findings.groups``) or by the name of a finding about the whole job.
     """
 
     now: StepAnswer

@@ -13,10 +13,11 @@ from analyzers.findings import ANALYZERS, host_bound
 from analyzers.job.gpu_time import gpu_time
 from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
+from analyzers.recommend.limit import DATA, waits_for_data
 from analyzers.recommend.override_files import TargetFiles, make_files, searches_of, targets
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import name_proposal, rows
-from analyzers.recommend.verdict import DATA, find_hidden_changes, waits_for_data
+from analyzers.recommend.todo_from_actions import find_hidden_changes
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding

@@ -17,8 +17,9 @@ from typing import NoReturn
 
 from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.totals import results
-from analyzers.compare.actions import ActionProof, verify_actions
-from analyzers.compare.actions import lines as lines_of
+from analyzers.compare.actions import verify_actions
+from analyzers.compare.proof import ActionProof
+from analyzers.compare.proof_text import lines as lines_of
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.evidence.units import Units, as_alone, units
@@ -27,8 +28,9 @@ from analyzers.recommend import screen
 from analyzers.recommend.apply_module import NAME, alternatives, has_lines, module, without_a_change
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.verb import advise, job_module, with_step, write
-from analyzers.recommend.verdict import find_hidden_changes, verdict
+from analyzers.recommend.verdict import verdict
 from analyzers.replay.replay import Options, replay
 from analyzers.replay.scheduler import Limits
 from analyzers.tune import in_the_job, try_verb

@@ -16,8 +16,9 @@ from analyzers.explore.plain_text import capitalize_first
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.todo import Todo, basis, change_text, gain, mark
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import Todo, basis, change_text, gain, mark, verdict
+from analyzers.recommend.verdict import verdict
 from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.store import command_line
 from logparse.store.settling import settling

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from analyzers.actions import ACTIONS  # noqa: E402
 from analyzers.actions.totals import results  # noqa: E402
-from analyzers.compare import actions as proof_of  # noqa: E402
+from analyzers.compare import proof_text  # noqa: E402
 from analyzers.compare.actions import verify_actions  # noqa: E402
 from analyzers.evidence.action_times import samples_of  # noqa: E402
 from analyzers.evidence.origins import ACTION, HOST  # noqa: E402
@@ -129,7 +129,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert {"convolution", "GEMM", "aten::native_batch_norm"} <= {x.name for x in proof.groups}
     assert sum(x.measured.now_us for x in proof.groups) == pytest.approx(proof.measured.now_us)
     assert sum(x.measured.then_us for x in proof.groups) == pytest.approx(proof.measured.then_us)
-    lines = proof_of.lines(proof)
+    lines = proof_text.lines(proof)
     assert proof.verdict != "verified", "no unit was timed without a profiler"
     assert lines[0].startswith(f"{proof.verdict}: GPU computation of a step")
     assert "after: too few steps were timed without the profiler" in lines[-1]

@@ -20,7 +20,9 @@ import pytest
 from analyzers.actions import ACTIONS
 from analyzers.actions.totals import results
 from analyzers.compare import actions
-from analyzers.compare.actions import ActionProof, answer, lines, verify_actions
+from analyzers.compare.actions import verify_actions
+from analyzers.compare.proof import ActionProof
+from analyzers.compare.proof_text import answer, lines
 from analyzers.compare.unit_time import SideBySide, UnitTime, unit_time
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.statistics.distributions import student_t_quantile

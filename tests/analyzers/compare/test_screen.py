@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.compare import actions, verify
+from analyzers.compare import actions, proof_text, verify
 from analyzers.overrides.lint import inspect
 from logparse.libraries.hipblaslt import tuning_file
 from logparse.model import Override, Solution
@@ -65,7 +65,7 @@ def many(fast: float) -> Answer:
 def of_action(conv_us: float, wall: float, talk_us: float = 0.0) -> Answer:
     before = test_actions.simple("before", 1000, test_actions.steady(2500), talk_us=900.0)
     after = test_actions.simple("after", conv_us, test_actions.steady(wall), talk_us=talk_us)
-    return actions.answer(actions.verify_actions(before, after, ["cudnn_benchmark"]))
+    return proof_text.answer(actions.verify_actions(before, after, ["cudnn_benchmark"]))
 
 
 def untimed() -> Answer:

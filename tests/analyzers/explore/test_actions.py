@@ -14,7 +14,8 @@ from analyzers.explore.load.actions import archive, cards, time_split, times_bes
 from analyzers.explore.load.job import Card
 from analyzers.job.gpu_time import GpuTime, Part
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.recommend.verdict import Todo, gain, verdict
+from analyzers.recommend.todo import Todo, gain
+from analyzers.recommend.verdict import verdict
 from logparse.model import Evidence, Finding, Gain
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything

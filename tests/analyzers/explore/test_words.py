@@ -15,7 +15,7 @@ from analyzers.explore.page.frame import columns
 from analyzers.explore.selection import MOST_TIMES, Selection, interval_words
 from analyzers.findings import completeness, host_bound, stale_override
 from analyzers.recommend.render import warnings_first
-from analyzers.recommend.verdict import NOTHING, UNCONFIRMED
+from analyzers.recommend.todo import NOTHING, UNCONFIRMED
 from logparse.lazy import pd
 from logparse.model import SURENESS, UPPER_BOUND, Finding
 from tests.analyzers.explore.test_cards import texts

@@ -16,8 +16,10 @@ from analyzers.recommend import screen
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.step_times import StepTimes
+from analyzers.recommend.todo import gain, granted, kernels_text
+from analyzers.recommend.todo_from_findings import groups
 from analyzers.recommend.verb import with_step
-from analyzers.recommend.verdict import gain, gains_text, granted, groups, kernels_text, verdict
+from analyzers.recommend.verdict import gains_text, verdict
 from logparse.ingest import ingest
 from logparse.model import Gain
 from logparse.store import open_store

@@ -14,7 +14,8 @@ from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.recommend import screen, verb
 from analyzers.recommend.ranking import Recommendation, recommend
-from analyzers.recommend.verdict import gain, verdict
+from analyzers.recommend.todo import gain
+from analyzers.recommend.verdict import verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
 from logparse.model import SURENESS, Gain, Replay, Search

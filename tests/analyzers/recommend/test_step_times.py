@@ -19,8 +19,10 @@ from analyzers.recommend.ranking import recommend
 from analyzers.recommend.render import action_lines, explain_todo
 from analyzers.recommend.screen import Written, explain_change, screen, split_lines
 from analyzers.recommend.step_times import StepTimes, step_times
+from analyzers.recommend.todo import Todo, gain, kernels_text
 from analyzers.recommend.verb import with_step
-from analyzers.recommend.verdict import Share, Todo, Verdict, gain, kernels_text, verdict
+from analyzers.recommend.verdict import Verdict, verdict
+from analyzers.recommend.whole import Share
 from logparse.model import ChangeProgram, Gain
 from tests.analyzers import build
 from tests.analyzers.example import everything

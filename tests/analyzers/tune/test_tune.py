@@ -24,8 +24,9 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import Units, units
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.screen import explain_change
+from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.verb import advise
-from analyzers.recommend.verdict import find_hidden_changes, verdict
+from analyzers.recommend.verdict import verdict
 from analyzers.tune import in_the_job, verb
 from analyzers.tune.by_turns import one_by_one, units_in
 from analyzers.tune.in_the_job import Answer

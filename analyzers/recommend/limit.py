@@ -1,0 +1,105 @@
+"""Write what limits a step of the job: its kernels, the host, communication or data loading.
+
+The simulation of the step decides it. Without a simulation, the fraction of time in which the GPU is busy decides.
+"""
+
+from __future__ import annotations
+
+from analyzers.job.gpu_time import COMMUNICATION
+from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.whole import LEAST, NEGLIGIBLE, whole_of, whole_us
+from logparse.model import Gain
+from logparse.text import duration, join_times
+
+DATA = "data loading"
+_TWICE, _NO_TIME = "a host twice as fast", "a host that takes no time"
+_LIMITS = {"host": "the host", "kernels": "its kernels"}
+
+
+def describe_limit(found: Recommendation) -> str:
+    """Write the sentence about the limit of the step, which is for example its kernels, the host, or communication."""
+    now, time = found.now, found.gpu_time
+    one = f"a {found.word}" if time is None or time.steps else whole_of(found)
+    if now is None:
+        return f"{one} is not simulated: {found.step}" if found.step else ""
+    ceilings, of_host = now.ceilings, now.limit == "host"
+    traced = whole_us(time) or now.now_us
+    differs = abs(now.now_us - traced) > LEAST * traced  # Without the profiler it takes another time than traced.
+    as_traced = not differs and round(now.host_factor, 2) == 1
+    profiled = time is not None and time.profiled and as_traced
+    said = [f"{_LIMITS.get(now.limit, now.limit)} {'limit' if now.limit == 'kernels' else 'limits'} {one}"]
+    if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
+        share = f"{join_times(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
+        said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%})"
+    # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
+    # that takes no time.
+    ends = (
+        ("running the best known kernels", ceilings.best_us),
+        (_TWICE, ceilings.half_host_us if of_host else None),
+        (_NO_TIME, ceilings.fast_host_us),
+    )
+    for words, us in ends:
+        if us is not None and us < now.now_us * (1 - LEAST):
+            saved_us = now.now_us - us
+            most = "at most " if of_host and profiled else ""
+            share = f"({saved_us / now.now_us:.0%})"
+            if words == _NO_TIME and said[-1].startswith(_TWICE):  # The words before name the whole time already.
+                said[-1] += f", one{words.removeprefix('a host')} {most}{duration(saved_us)} {share}"
+            else:
+                said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
+    free_us = ceilings.free_communication_us
+    if free_us < now.now_us * (1 - LEAST):
+        saved = duration(now.now_us - free_us)
+        if next_ := name_next_limit(found):
+            # Else the user wonders why a step saves much less than the time of its communication.
+            works = "works meanwhile and " * (ceilings.next_limit == "host")
+            still = f"would still take {duration(free_us)} (only {saved} less)"
+            said.append(f"without communication {one} {still}, because {next_} {works}would then limit it")
+        else:
+            said.append(f"without communication {one} would be {saved} shorter")
+    how = "simulated"
+    if differs:
+        how += f" as {duration(now.now_us)}"
+    if of_host and now.beside_logs:
+        how += ", from traces taken while the libraries wrote logs, which slows the host"
+    elif profiled:
+        how += "; the trace's profiler slowed the host"
+    elif now.rough:
+        how += ", roughly"
+    if of_host and round(now.host_factor, 2) != 1:
+        how += f", host time × {now.host_factor:.2f}"
+    again = f"; {now.read_again}" if now.read_again else ""
+    return f"{'; '.join(said)} ({how}){again}"
+
+
+def name_limit(found: Recommendation) -> str:
+    """Return what limits the step if it is not its kernels, for example ``the host``. Else it is empty."""
+    time, now = found.gpu_time, found.now
+    # The simulation of the step decides. Without a simulation, the fraction of time in which the GPU is busy decides.
+    if now is not None:
+        return "" if now.limit == "kernels" else _LIMITS.get(now.limit, now.limit)
+    return "the host" if time is not None and time.waits and time.steps and not time.profiled else ""
+
+
+def name_next_limit(found: Recommendation) -> str:
+    """Return what would limit the step if communication, its limit now, took no time. Empty if nothing else would."""
+    now = found.now
+    if now is None or now.limit != COMMUNICATION or now.ceilings.next_limit == COMMUNICATION:
+        return ""
+    return _LIMITS.get(now.ceilings.next_limit, now.ceilings.next_limit)
+
+
+def name_slowing_limit(step: Gain | None, gain: Gain | None, found: Recommendation) -> str:
+    """Return what the step waits for, if it gains less than half of what its kernels save. Else return an empty text.
+
+    ``gain`` is the time of the kernels now and then.
+    """
+    if step is None or gain is None or found.now is None or found.now.limit == "kernels":
+        return ""
+    less = step.saving_us < gain.saving_us / 2 and gain.saving_us >= NEGLIGIBLE * step.now_us
+    return _LIMITS.get(found.now.limit, found.now.limit) if less else ""
+
+
+def waits_for_data(found: Recommendation) -> bool:
+    """Tell whether the simulated step waits mostly for its data loader."""
+    return found.now is not None and found.now.limit == DATA

@@ -1,0 +1,208 @@
+"""Describe one thing to do (``Todo``) in words: its saving, how sure that is, and what it rests on.
+
+The screen, the files and the web page show these words, so that they are the same everywhere. Times are µs of GPU time
+per *unit*:
+
+* a step, if traces mark steps or the user counts them;
+* else the whole run;
+* else one call of each operator (with sizes), if nothing counts calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from analyzers.recommend.whole import LEAST
+from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
+from logparse.model import UPPER_BOUND, ChangeProgram, Gain, Remedy, Sureness
+from logparse.text import duration, in_one_unit, join_times
+
+Unit: TypeAlias = Literal["step", "run", "call"]
+NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
+UNSETTLED = "if not in use yet"
+"""The certainty of a saving by a user find-db that the job may read already."""
+
+
+@dataclass(frozen=True)
+class Todo:
+    """One thing that the user can do to make the job faster.
+
+    * ``gain``: the GPU time now and afterwards. None if unknown. If ``sureness`` is ``unknown``, its saving is the
+      largest possible one.
+    * ``name``: an id, the argument of ``--explain``. ``title``: a verb and its object.
+    * ``changes``: what changes, such as a file that is read, a setting, or lines of the program.
+    * ``findings``: the numbers, from 1, of its findings in the ranking. Actions and remarks are found by ``name``
+      instead.
+    * ``step``: the wall time of a step, now and afterwards. It was measured in the job, else simulated. None if
+      unknown.
+    * ``bounded``: True if ``step.then_us`` is only a lower bound, because the step cannot gain more than with kernels
+      that take no time.
+    * ``exact``: True if results change only by the order in which numbers are added.
+    * ``waits``: True if the saving shortens a wait in the step and not the kernels.
+    * ``confirmed``: True if a test confirmed every saving.
+    * ``doubt``: ``not confirmed`` if a test could confirm the saving and none did, ``may gain nothing`` if the interval
+      of the saving contains no gain, else empty.
+    * ``slowed_by``: what the step waits for, if the step gains less than half of what its kernels save, such as ``the
+      host``. Else empty.
+    * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
+      takes nothing for granted.
+    * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
+    * ``assumes``: the condition under which anything is saved, if no file of the job settles it. Else empty.
+    """
+
+    name: str
+    title: str
+    what: str
+    gain: Gain | None
+    unit: Unit
+    sureness: Sureness
+    remedy: Remedy
+    changes: str
+    findings: tuple[int, ...] = ()
+    step: Gain | None = None
+    bounded: bool = False
+    exact: bool = True
+    waits: bool = False
+    confirmed: bool = False
+    doubt: str = ""
+    slowed_by: str = ""
+    rests_on: str = ""
+    waits_for: str = ""
+    assumes: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the changes that are made together. Usually it is only ``name``."""
+        return tuple(self.name.split(TOGETHER))
+
+    @property
+    def certainty(self) -> str:
+        """How certain the saving is: how it was found (``sureness``), and whether a test confirmed it.
+
+        For example: ``measured alone, confirmed``. If only the largest possible saving is known, it is ``upper bound
+        only``.
+        """
+        known = UPPER_BOUND if self.sureness == "unknown" and self.gain is not None else self.sureness
+        more = "confirmed" if self.confirmed else self.doubt
+        return f"{known}, {more}" if more else known
+
+    @property
+    def shown(self) -> Gain | None:
+        """The gain that is shown to the user: the time of a step if it is known, or else the GPU time."""
+        return self.gain if self.step is None else self.step
+
+    @property
+    def at_most(self) -> bool:
+        """True if the shown saving (``shown``) is only an upper bound."""
+        return self.bounded or (self.step is None and self.sureness == "unknown")
+
+    @property
+    def saving_us(self) -> float:
+        """The GPU time that is saved, µs."""
+        return 0.0 if self.gain is None else self.gain.saving_us
+
+    @property
+    def gained_us(self) -> float:
+        """How much shorter a step becomes by the change, µs. If that is unknown, how much GPU time is saved."""
+        return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
+
+
+def name_saving_unit(todo: Todo, word: str, whole: str) -> str:
+    return (
+        f"a {word}"
+        if todo.unit == "step"
+        else f"a {of_calls(todo)}"
+        if todo.unit == "call"
+        else f"{'of ' * whole.startswith(('the', 'all'))}{whole}"
+    )
+
+
+def of_calls(todo: Todo) -> str:
+    """Return the word that follows a saving per call: ``call``, or ``call of each`` for several operators."""
+    return "call of each" if len(todo.findings) > 1 else "call"
+
+
+def change_text(todo: Todo) -> str:
+    """Describe the change for the user.
+
+    It begins with "less precise" if results become less precise.
+    """
+    return todo.changes if todo.exact else f"less precise: {todo.changes}"
+
+
+def gain(todo: Todo) -> str:
+    """Write a gain as text: the time of a step (else of the GPU) before and after.
+
+    * ``45.4 → 41.1 ms``: measured or simulated
+    * ``≈ 45.4 → 41.1 ms``: estimated
+    * ``up to 18.5 of 45.4 ms``: a bound, not measured
+    * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
+    """
+    shown = todo.shown
+    if shown is None:
+        return "unknown"
+    if todo.at_most:
+        return f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
+    if todo.assumes:
+        return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
+    return mark(todo) + join_times(shown.now_us, "→", shown.then_us)
+
+
+def mark(todo: Todo) -> str:
+    """Return the words before a saving that say how surely it is known.
+
+    For example ``≈ `` before an estimate, ``up to `` before a bound, and ``0 or `` if it rests on a condition.
+    """
+    if todo.at_most:
+        return "up to "
+    return "0 or " if todo.assumes else "≈ " if todo.sureness == "estimated" else ""
+
+
+def interval_text(todo: Todo) -> str:
+    """Return the interval of the saving as a text like ``range of the saving: 0 to 91.3 ms``.
+
+    Empty if an end is unknown, or if the interval is small.
+    """
+    shown = todo.shown
+    least, most = (None, None) if shown is None else (shown.saving_low_us, shown.saving_high_us)
+    if shown is None or least is None or most is None or most - least < LEAST * shown.now_us:
+        return ""
+    # The interval of an action is one of 95 %. The interval of rows of a file adds up the intervals of the rows, and a
+    # row that was not confirmed may save nothing.
+    of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
+    name = "95% interval" if of_action else "range"
+    why = " (no test confirmed it)" if least <= 0 and todo.doubt == UNCONFIRMED else ""
+    return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}{why}"
+
+
+def kernels_text(todo: Todo) -> str:
+    """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms``.
+
+    It is empty if the step's time or the kernels' saving is unknown.
+    """
+    if todo.step is None or todo.gain is None or todo.sureness == "unknown":
+        return ""
+    # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
+    # much, and what the step waits for.
+    but = ""
+    if todo.slowed_by:
+        (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
+        most = "at most " if todo.at_most else ""
+        gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
+        but = f", but {todo.slowed_by} limits the job's gain to {gains}"
+    return f"kernels {join_times(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
+
+
+def granted(todo: Todo) -> str:
+    """Write what an estimate takes for granted as text: ``assumes that 50% of the roofline is reached``."""
+    return f"assumes that {todo.rests_on}" if todo.rests_on else ""
+
+
+def basis(todo: Todo) -> str:
+    """Write what a saving rests on as text. Empty if there is nothing to say.
+
+    It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
+    """
+    interval = "" if todo.at_most or todo.assumes else interval_text(todo)
+    return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))

@@ -1,0 +1,49 @@
+"""Order the list of things to do, the best first, and hide those whose saving does not show in a step."""
+
+from __future__ import annotations
+
+from analyzers.job.gpu_time import GpuTime
+from analyzers.recommend.todo import Todo
+from analyzers.recommend.whole import LEAST, NEGLIGIBLE, whole_us
+from logparse.model import SURENESS
+
+_SMALL = 0.02
+"""A saving below this fraction of the traced time (0 to 1) is not listed before a larger upper bound."""
+_SHOWS = 0.05
+"""If the GPU waits for the host, smaller savings of GPU time than this fraction of the step (0 to 1) are not listed.
+
+They would not make the step shorter.
+"""
+
+
+def rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, bool, float, float, str]:
+    """Return a sort key for things to do, the best first.
+
+    The surest gains come first, then the largest. Savings per call come last, because the number of calls is unknown.
+    """
+    whole = whole_us(time)
+    # An upper bound is often far above the real gain, so surer gains come first. But a gain below _SMALL of the traced
+    # time comes after larger upper bounds.
+    small = todo.unit != "call" and whole is not None and todo.gained_us < _SMALL * whole
+    in_job = todo.sureness == "measured in the job"
+    sure = SURENESS.index("unknown") if small and not in_job else SURENESS.index(todo.sureness)
+    # Equally sure gains without a condition come first. Then they are sorted by the time that a step gains, then by GPU
+    # time.
+    return todo.unit == "call", sure, bool(todo.assumes), -todo.gained_us, -todo.saving_us, todo.name
+
+
+def is_hidden(todo: Todo, time: GpuTime | None) -> bool:
+    """Tell whether a saving of GPU time should be left out of the list of things to do.
+
+    There are two reasons: the saving is negligible, or the step waits for something else and would not become shorter.
+    """
+    whole = todo.step.now_us if todo.step is not None else whole_us(time)
+    if todo.unit != "step" or not whole or todo.gain is None or todo.waits:
+        return False
+    if todo.gained_us < NEGLIGIBLE * whole:
+        return True
+    if todo.step is not None:
+        profiled = time is not None and time.profiled  # The host is slower than without the profiler.
+        return not profiled and todo.gained_us < min(todo.saving_us / 2, LEAST * whole)
+    waits = time is not None and time.waits and time.steps and not time.profiled
+    return bool(waits) and todo.saving_us < _SHOWS * whole
