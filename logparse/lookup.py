@@ -346,7 +346,8 @@ class Ranking:
         out = f"total: {pluralize(self.problems, 'problem')}"
         out += f", {pluralize(self.calls, 'call')}" if self.calls is not None else ""
         if self.traced:
-            out += f" in {self.steps:,g} traced steps" if self.steps else " in the whole trace (no steps are marked)"
+            some = "traced step" if self.steps == 1 else "traced steps"
+            out += f" in {self.steps:,g} {some}" if self.steps else " in the whole trace (no steps are marked)"
         elif self.processes > 1 and self.calls is not None:
             out += f" of {self.processes:,} processes together"
         if self.timed and self.total_us is not None:

@@ -13,6 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from analyzers.evidence import ladders
+from analyzers.findings import completeness
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
@@ -40,7 +41,7 @@ from logparse.text import (
 )
 
 _NO_ROW, NOT_WRITTEN = "apply    nothing, because no override row could be written", "not written: "
-_LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 5, 3, 0.05, "  "
+_LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     if not conclusion.todo and not found.findings and found.calls and found.ceiling.share is None and not found.unlike:
         return [*head, *_fold_command(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
     if not conclusion.todo:
-        return head
+        return head + _remarks_of_logs(found)
     head += _wrap_line(f"  {conclusion.hint}", 4) if conclusion.hint else []
     head += _wrap_line(f"  {conclusion.limit}", 4) if conclusion.limit else []
     listed = _fitting(conclusion, n, LINES - 2 - len(head) - len(typed))
@@ -108,6 +109,15 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         *typed,
         _render_rest(conclusion, written, room),
     ]
+
+
+def _remarks_of_logs(found: Recommendation) -> list[str]:
+    """Return lines for a run without calls and times: what its logs tell, such as errors of the libraries."""
+    if found.calls or found.counted or found.gpu_time or found.choices:
+        return []
+    told = [x.message for x in found.remarks if x.analyzer == completeness.NAME]
+    more = [f"{len(told) - _TOLD:,} more: `logparse status`"] if len(told) > _TOLD else []
+    return [line for text in (*told[:_TOLD], *more) for line in _wrap_line(f"  {text}", 4)]
 
 
 def _fitting(conclusion: Verdict, n: int | None, lines: int) -> list[list[str]]:

@@ -154,7 +154,7 @@ class LineReader:
         self.is_table = self._is_table(head)
         # A count before a line hides the line's prefix.
         prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]
-        starts = tuple(m for f in prefixed for m in f.markers if m.startswith(b"]["))
+        starts = tuple(b"]" + m for f in prefixed for m in f.markers)
         self._block_marker = counting.any_of(block)
         self._claimer: BlockReader | None = None
         self._record_markers = [(m, number) for number, (_, _, markers) in enumerate(self._records) for m in markers]

@@ -30,7 +30,7 @@ from tests.libraries.reading import places_of
 from tests.store.contents import OF_THE_MOMENT, contents
 
 STREAMS = [f for f in FORMATS if not isinstance(f, FileFormat)]
-MARKERS = (b"hipblaslt-bench", b"][HIPBLASLT][", b"][cublasLt]["), (b"Winner:", b"][Info][is"), (b"][HIPBLASLT][",)
+MARKERS = (b"hipblaslt-bench", b"[HIPBLASLT][", b"[cublasLt]["), (b"Winner:", b"][Info][is"), (b"][HIPBLASLT][",)
 STAMP = b"[2026-02-03 04:05:06][HIPBLASLT]"
 PIECES = st.sampled_from(
     [
@@ -41,6 +41,7 @@ PIECES = st.sampled_from(
             b"hipblaslt-bench",
             b"Winner:",
             b"][cublasLt][",
+            b"[cublasLt][7][Trace][f] a",
             b" ",
             b"\t",
             b"\r",

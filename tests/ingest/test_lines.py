@@ -44,6 +44,14 @@ def test_lines_that_differ_in_clock_process_and_address_are_one() -> None:
     assert places_of(out, entry) == {(b"2026-02-03 04:05:06", b"77"): 2, (b"2026-02-03 04:05:07", b"78"): 1}
 
 
+def test_a_line_without_a_time_is_a_record() -> None:
+    read_out = read(f"noise [HIPBLASLT][77][Api][f] x\n[cublasLt][8][Api][f] y\n{STAMP}[Api][f] z\n")
+    assert [entry.text for entry in read_out.distinct] == [
+        "[HIPBLASLT][77][Api][f] x", "[cublasLt][8][Api][f] y", "[HIPBLASLT][Api][f] z"
+    ]  # fmt: skip
+    assert (read_out.foreign, read_out.splits) == (1, 1)
+
+
 def test_null_is_no_address() -> None:
     texts = {d.text.rsplit("=", 1)[1] for d in read(f"{STAMP}[Api][f] algo=0\n{STAMP}[Api][f] algo=0x0\n").distinct}
     assert texts == {"0", "0x0"}

@@ -20,6 +20,8 @@ from tests.program import run
 V1_STATISTICS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"k.kd",8437,21227225205,2515968,56.2\n'
 V1_KERNELS = '"Index","KernelName","gpu-id","queue-id","queue-index","pid"\n0,"k.kd",0,0,0,3670615\n'
 V3_JSON = '{\n  "rocprofiler-sdk-tool": [\n    {"metadata": {"pid": 7}}\n  ]\n}\n'
+EXECUTION = '{\n  "schema": "1.1.1", "pid": 42, "time": "2026-05-05 12:00:00",\n  "nodes": [\n'
+CUDNN_JULIA = "┌ Debug: CuDNN (v91900 56) function cudnnConvolutionForward() called:\n│ mode: type=int; val=1;\n"
 CUDNN = "\nI! CuDNN (v91900 56) function cudnnConvolutionForward() called:\ni!     handle: type=cudnnHandle_t\n"
 FRONTEND = "[cudnn_frontend]      CUDNN_BACKEND_TENSOR_DESCRIPTOR :\n         Id: 120\n"
 INDUCTOR = "AUTOTUNE mm(4096x1024, 1024x512)\n  triton_mm_1 0.0123 ms 100.0%\n"
@@ -36,8 +38,10 @@ CASES = {
     "standard.stats.csv": (V1_STATISTICS, "kernel statistics of rocprof (v1)", "rocprofv3 --kernel-trace"),
     "results.csv": (V1_KERNELS.replace('"', ""), "kernels of rocprof (v1)", "rocprofv3 --kernel-trace"),
     "4242_results.json": (V3_JSON, "rocprofv3's JSON", "--output-format csv"),
+    "et_0.json": (EXECUTION, "an execution trace of PyTorch", "logparse capture --trace"),
     "4242_results.pftrace": ("\n\x0b", "a Perfetto trace", "--output-format csv"),
     "cudnn.log": (CUDNN, "cuDNN's log", "--backend cudnn"),
+    "julia.log": (CUDNN_JULIA, "cuDNN's log", "--backend cudnn"),
     "frontend.log": (FRONTEND, "cuDNN's log", "capture --trace"),
     "inductor.log": (INDUCTOR, "TorchInductor", "capture --trace"),
     "inductor.err": (INDUCTOR_LOG, "TorchInductor", "capture --trace"),

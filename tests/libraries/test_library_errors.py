@@ -18,6 +18,7 @@ from logparse.libraries.own import library_errors
 from logparse.libraries.own.library_errors import ERROR, WARNING, meaning
 from logparse.store import Store
 from tests.conftest import SAMPLES
+from tests.program import run
 
 LOG = SAMPLES / "rocblas" / "errors.log"
 
@@ -56,6 +57,17 @@ def test_status_and_recommend_state_what_they_mean(store: Store) -> None:
     [kernels] = [x for x in lines if "Cannot read" in x]
     assert "(2 lines in 2 different texts): the library does not find its kernels for this GPU" in kernels
     assert [x for x in lines if x.endswith("(1 line)")], "a text of unknown meaning is stated alone"
+
+
+def test_recommend_tells_the_errors_of_a_run_that_holds_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("ingest", str(LOG), "--run", "r")
+    first, *told = run("recommend").stdout.splitlines()
+    assert first.endswith("the run holds no calls and no times of matrix products or convolutions")
+    assert "hipBLASLt found no kernel for matrix products" in " ".join(" ".join(told).split())
+    assert told[-1].endswith("more: `logparse status`")
 
 
 LOGGED = """\

@@ -286,3 +286,17 @@ def test_two_words_of_one_type_are_one_problem(one: str, other: str) -> None:
     assert isinstance(first, Call)
     assert isinstance(second, Call)
     assert first.problem.text == second.problem.text
+
+
+@pytest.mark.parametrize(
+    ("flag", "compute"), [("", "f32_r"), (" --math_mode 0", "f32_r"), (" --math_mode 1", "xf32_r")]
+)
+def test_the_math_mode_of_a_command_is_part_of_the_product(flag: str, compute: str) -> None:
+    command = (
+        "./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m 96 -n 40 -k 24 --alpha 1 --a_type f32_r --lda 96 "
+        "--b_type f32_r --ldb 40 --beta 0 --c_type f32_r --ldc 96 --d_type f32_r --ldd 96 --compute_type f32_r"
+    )
+    [call] = rocblas.read_bench(command + flag).records
+    assert isinstance(call, Call)
+    assert isinstance(call.problem, GemmProblem)
+    assert call.problem.compute_type == compute

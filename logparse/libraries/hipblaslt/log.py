@@ -181,9 +181,9 @@ def _beta(values: Mapping[str, str], desc: Mapping[str, str]) -> Literal["zero",
 FORMAT = LineFormat(
     name="hipblaslt-log",
     about="hipBLASLt and cuBLASLt log lines: Error, Trace, Hints, Info, Api (log masks 1 to 31)",
-    markers=(b"][HIPBLASLT][", b"][cublasLt]["),
-    # If the time is cut off, the line is still recognised by the library's bracket, and rejected.
-    start=rb"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\]\[(?:HIPBLASLT|cublasLt)\]\[",
+    markers=(b"[HIPBLASLT][", b"[cublasLt]["),
+    # A line may have no time.  If a part of the time is left, the line was cut, and is rejected.
+    start=rb"(?:(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\])?\[(?:HIPBLASLT|cublasLt)\]\[",
     read=read,
     prefixed=True,
     seen="ROCm 5.5 to 7.2; cuBLASLt 13.1",

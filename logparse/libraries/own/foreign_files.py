@@ -5,9 +5,11 @@ database, or lines that no other tool writes.  It is still counted as a file tha
 is that the user gets a remark about it.
 
 Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
-generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch
-``torch/_inductor/select_algorithm.py`` and ``torch/_logging``, ROCm/rocBLAS ``library/src/include/logging.hpp``,
-microsoft/onnxruntime ``core/framework/tunable.h``, ggml-org/llama.cpp ``tests/test-backend-ops.cpp``.
+generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), JuliaGPU/CUDA.jl
+``lib/cudnn/src/cuDNN.jl`` (the same log behind ``Debug:``), pytorch/pytorch ``torch/_inductor/select_algorithm.py``,
+``torch/_logging`` and ``torch/csrc/profiler/standalone/execution_trace_observer.cpp``, ROCm/rocBLAS
+``library/src/include/logging.hpp``, microsoft/onnxruntime ``core/framework/tunable.h``, ggml-org/llama.cpp
+``tests/test-backend-ops.cpp``.
 """
 
 from __future__ import annotations
@@ -30,6 +32,14 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     ),
     ("", rb'"?Index"?,"?KernelName"?,"?gpu-id"?,', f"kernels of rocprof (v1), which logparse cannot read; {_TRACE}"),
     ("", rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:', f"rocprofv3's JSON, which logparse cannot read; {_TRACE}"),
+    (
+        "",
+        rb'\s*\{\s*"schema"\s*:\s*"[^"\n]*"\s*,\s*"pid"\s*:',
+        (
+            "the file is an execution trace of PyTorch, which has no times of kernels; `logparse capture --trace` "
+            "writes a trace with the sizes and times of each call"
+        ),
+    ),
     (r"\.pftrace$", rb"", f"a Perfetto trace, which logparse cannot read; {_TRACE}"),
     (
         r"\.u?kdb$",
@@ -63,7 +73,7 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     ),
     (
         "",
-        rb"(?:[^\n]*\n){0,20}(?:[IWE]! CuDNN \(v|\[cudnn_frontend\])",
+        rb"(?:[^\n]*\n){0,20}(?:(?:[IWE]!|[^\n]{0,4}Debug:) CuDNN \(v|\[cudnn_frontend\])",
         (
             "the file is cuDNN's log, which has no times. A trace has the calls and times of convolutions "
             "(`logparse capture --trace`), and `logparse replay --backend cudnn` measures convolutions"

@@ -136,6 +136,9 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
         values[f"trans_{side.lower()}"] = trans if trans in ("N", "T", "C") else None
     values["beta"] = _beta(given.get("beta", "") + given.get("betai", ""))
     values["compute_type"] = _type(given.get("compute_type")) or common
+    # rocblas-bench has a flag for the mode of the handle.  1 is ``rocblas_xf32_xdl_math_op``, and changes only float.
+    if given.get("math_mode") == "1" and values["compute_type"] == values["a_type"] == "f32_r":
+        values["compute_type"] = "xf32_r"
     # rocBLAS has no epilogues.
     values |= {"activation": "none", "gradient": False, "aux": False, "bias": False, "scale_alpha_vector": False}
     return GemmProblem(**with_plain(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections import Counter
 from collections.abc import Sequence
@@ -45,6 +46,24 @@ def test_every_product_is_counted(maker: dict[str, Any]) -> None:
     records, units = read(SAMPLES / "cublaslt_5150.log")
     assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])
     assert (units["foreign"], units["reject"]) == (0, 0)
+
+
+def test_a_log_whose_lines_have_no_time_is_read_alike(tmp_path: Path) -> None:
+    """Older versions of cuBLASLt write no time before ``[cublasLt]``."""
+    timed = (SAMPLES / "cublaslt_5150.log").read_text()
+    untimed = re.sub(r"^\[[^]]*\](?=\[cublasLt\])", "", timed, flags=re.MULTILINE)
+    assert untimed.startswith("[cublasLt][")
+    (tmp_path / "untimed.log").write_text(untimed)
+    records, units = read(tmp_path / "untimed.log")
+    assert sum(counted(records).values()) > 0
+    assert counted(records) == counted(read(SAMPLES / "cublaslt_5150.log")[0])
+    assert (units["foreign"], units["reject"]) == (0, 0)
+
+
+def test_a_line_whose_time_is_cut_is_rejected(tmp_path: Path) -> None:
+    line = (SAMPLES / "cublaslt_5150.log").read_text().partition("\n")[0]
+    (tmp_path / "cut.log").write_text(line[9:] + "\n")
+    assert read(tmp_path / "cut.log")[1]["reject"] == 1
 
 
 def test_types_strides_workspace_and_the_pick_of_a_trace_line() -> None:

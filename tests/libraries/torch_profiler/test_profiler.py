@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from logparse.libraries.torch_profiler.inputs import UNREAD
 from logparse.libraries.torch_profiler.records import without_overlap
 from logparse.libraries.tunableop import untuned
 from logparse.links import find_link_level
-from logparse.lookup import top
+from logparse.lookup import Ranking, top
 from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Reject
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
@@ -525,3 +526,10 @@ def test_times_are_microseconds_whatever_is_displayed() -> None:
     """Times in a trace are taken as microseconds, even if the trace tells its viewer to show nanoseconds."""
     shown = CONTENT | {"displayTimeUnit": "ns", "baseTimeNanoseconds": 1759190000000000000}
     assert totals(outcomes(FORMAT, json.dumps(shown).encode())) == totals(outcomes(FORMAT, JOB))
+
+
+@pytest.mark.parametrize(("steps", "said"), [(1, "in 1 traced step;"), (2, "in 2 traced steps;")])
+def test_the_sum_of_one_traced_step_has_the_singular(steps: int, said: str) -> None:
+    rows = pa.table({"problem": ["p"]})
+    whole = Ranking(rows, problems=1, calls=4, timed=1, total_us=10.0, saves_us=None, steps=steps, traced=True)
+    assert said in whole.total
