@@ -112,8 +112,8 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
 
 
 def _remarks_of_logs(found: Recommendation) -> list[str]:
-    """Return lines for a run without calls and times: what its logs tell, such as errors of the libraries."""
-    if found.calls or found.counted or found.gpu_time or found.choices:
+    """Return lines for a run without known calls: what its logs tell, such as errors of the libraries."""
+    if found.calls or found.counted or found.choices:
         return []
     told = [x.message for x in found.remarks if x.analyzer == completeness.NAME]
     more = [f"{len(told) - _TOLD:,} more: `logparse status`"] if len(told) > _TOLD else []

@@ -30,7 +30,7 @@ from logparse.libraries.torch_profiler.event import (
 from logparse.libraries.torch_profiler.event_cutter import Batch, TraceEvents
 from logparse.libraries.torch_profiler.graphs import CAPTURE, LAUNCHES_GRAPH, Read, captured, is_capture
 from logparse.libraries.torch_profiler.inputs import Backend
-from logparse.libraries.torch_profiler.launches import operators_by_time
+from logparse.libraries.torch_profiler.launches import operators_by_time, take_ids_for_correlations
 from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.libraries.torch_profiler.operators import OPERATORS, operation
 from logparse.libraries.torch_profiler.records import Columns, Records
@@ -91,6 +91,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
         columns.left_out = captured(columns)
         known = _facts(header, columns)
     yield Outcome("fact", known, lines=0)
+    take_ids_for_correlations(columns)
     by_time, replays = (None, []) if columns.ids_suffice else operators_by_time(source, columns, reader.beside, header)
     yield Outcome("fact", replays, lines=0)
     records = Records(columns, by_time)

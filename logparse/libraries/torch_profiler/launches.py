@@ -4,13 +4,21 @@ The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hip
 kernel belongs to the innermost operator that was open on the same thread at that time.  For launches of graphs see
 ``graphs``.
 
+Some traces of ROCm have no ``correlation``.  Their kernels and runtime calls have it as ``External id``, which is then
+no id of an operator (AMD-AGI/TraceLens, traces ``gemm_01`` to ``gemm_04``)::
+
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "args": {"External id": 2, …}}
+    {"ph": "X", "cat": "cuda_runtime", "name": "hipExtModuleLaunchKernel", "args": {"External id": 2, …}}
+    {"ph": "X", "cat": "kernel", "name": "Cijk_Ailk_Bljk_…", "args": {"External id": 2}}
+
 The fact ``graph_launches_without_kernels`` counts launches of graphs for which the profiler kept no kernel.  The time
 of such kernels looks like idle time (AMD-AGI/TraceLens issue 728).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +28,34 @@ from logparse.libraries.kinds.marker_ranges import innermost
 from logparse.libraries.torch_profiler.graphs import GRAPHS, LAUNCH, ReadBeside, join
 from logparse.libraries.torch_profiler.records import Columns, Ints
 from logparse.model import Fact
+
+
+def take_ids_for_correlations(columns: Columns) -> None:
+    """Change ``columns`` if the ``External id`` of kernels is the number of their launch, not of their operator.
+
+    This is so if a kernel and a runtime call, both without a ``correlation``, alone have this id.  If each operator of
+    a trace makes one call, the id may be the operator's as well.  Then the operator found by time is the same one.
+    """
+    kernels, calls = (
+        _find_uncorrelated(ids, correlations)
+        for ids, correlations in (
+            (columns.kernel_id, columns.kernel_correlation),
+            (columns.call_id, columns.call_correlation),
+        )
+    )
+    for id in (kernels.keys() & calls.keys()) - {*columns.call_correlation}:
+        columns.kernel_correlation[kernels[id]] = columns.call_correlation[calls[id]] = id
+        columns.kernel_id[kernels[id]] = -1
+        columns.without_id += 1
+
+
+def _find_uncorrelated(ids: Sequence[int], correlations: Sequence[int]) -> dict[int, int]:
+    """Return the places of events that have an id, which no other such event has, and no correlation, by their id."""
+    found = {id: at for at, (id, other) in enumerate(zip(ids, correlations, strict=True)) if id >= 0 > other}
+    if not found:
+        return found
+    counts = Counter(id for id, other in zip(ids, correlations, strict=True) if id >= 0 > other)
+    return {id: at for id, at in found.items() if counts[id] == 1}
 
 
 def operators_by_time(

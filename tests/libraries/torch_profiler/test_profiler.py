@@ -29,6 +29,7 @@ from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 from tests.libraries.reading import drip, facts, outcomes, records, records_of, totals, units
+from tests.libraries.torch_profiler.made import MadeTrace
 
 FORMAT = profiler.FORMAT
 JOB = SAMPLES / "traces" / "job.trace.json"
@@ -465,6 +466,21 @@ def test_resnet50_kernels() -> None:
 def test_backward_convolutions_of_real_traces_are_split(name: str) -> None:
     calls = records_of(outcomes(FORMAT, CORPUS / f"{name}.json.gz"), Call)
     assert {x.problem.direction for x in calls if isinstance(x.problem, ConvProblem)} == set("FBW")
+
+
+def test_ids_of_launches_are_not_taken_for_ids_of_operators() -> None:
+    """Some traces of ROCm state the correlation of a launch as ``External id``, which an operator may have, too."""
+    made = MadeTrace()
+    for i in range(8):
+        made.operator("aten::mm", 100.0 * i, [("Cijk_one", 20.0), ("Cijk_two", 4.0)], dims=((64 << i, 64), (64, 64)))
+    by_id = outcomes(FORMAT, made.text.encode())
+    operators = 0
+    for event in made.events:
+        operators += event["cat"] == "cpu_op"
+        event["args"]["External id"] = event["args"].pop("correlation", operators)
+    both = [{x["args"]["External id"] for x in made.events if x["cat"] == cat} for cat in ("cpu_op", "kernel")]
+    assert both[0] & both[1], "the ids of some kernels are ids of other operators"
+    assert totals(outcomes(FORMAT, made.text.encode())) == totals(by_id)
 
 
 @needs_corpus
