@@ -17,7 +17,12 @@ from pathlib import Path
 from logparse.output.answer import BESIDE
 
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
-CLOCK = """
+SET_OBSERVERS_CLOCK = """
+unpatched = __import__("sys").modules.get("logparse_in_job.unpatched")
+if unpatched: unpatched.Python.perf_counter, unpatched.Python.sleep = time.perf_counter, time.sleep
+"""
+"""Lines of a job that make the observer use the job's clock, which the job has replaced before."""
+CLOCK = f"""
 import threading, time
 now, really_sleep = [0.0], time.sleep
 def sleep(seconds):
@@ -25,10 +30,12 @@ def sleep(seconds):
     if threading.current_thread() is threading.main_thread():
         now[0] += seconds
 time.perf_counter, time.sleep = lambda: now[0], sleep
+{SET_OBSERVERS_CLOCK}
 """
-"""First lines of a job that replace its clock. The new clock advances only while the main thread sleeps.
+"""First lines of a job that replace its clock and the observer's.
 
-So a busy machine does not change the times that the job measures.
+The new clock advances only while the main thread sleeps. So a busy machine does not change the times that the job
+measures.
 """
 _VARIES = (
     (re.compile(rb"^((?:\[rank\d+\]:)?\[?[VDIWEF])\d{4} \d\d:\d\d:\d\d\.\d+(?: \d+)? ", re.MULTILINE), rb"\1TIME "),

@@ -42,21 +42,18 @@ for number in range({{steps}}):
 """
 
 
-def run_traced_job(folder: Path, steps: int) -> tuple[str, str]:
-    """Run a job of ``steps`` steps that logparse traces, and return what the job printed to stdout and stderr.
-
-    Every fourth step has another size.
-    """
+def run_traced_job(folder: Path, program: str) -> tuple[str, str]:
+    """Run a job that logparse traces, and return what the job printed to stdout and stderr."""
     # The job runs in a new process. Environment variables alone start the tracing, and the job imports torch itself.
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
-    words = [sys.executable, "-c", STEPS.format(steps=steps)]
+    words = [sys.executable, "-c", program]
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr
 
 
 def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_traced(tmp_path: Path) -> None:
-    assert run_traced_job(tmp_path, 120) == ("", "")
+    assert run_traced_job(tmp_path, STEPS.format(steps=120)) == ("", "")
     store = open_store(tmp_path / "store", create=True)
     ingest([*map(str, tmp_path.glob("*.json*"))], store, run="r")
     found = units(tables_of(store, "r"))
@@ -68,6 +65,28 @@ def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_tr
     assert found.untraced_share == 0
     facts = store.facts()
     assert set(facts.loc[facts["name"] == "job_settings", "value"]) == {"cudnn_benchmark tf32"}
+
+
+REPLACED = """
+import os, sys, torch
+layer = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for _ in range(24): layer(torch.ones(2, 8)).sum().backward(); optimizer.step()
+if "PROGRAM" in os.environ: os.execv(sys.executable, [sys.executable, "-c", os.environ.pop("PROGRAM")])
+"""
+"""A job that replaces its program once. The program is the value of the variable ``PROGRAM``."""
+
+
+def test_a_process_that_replaces_its_program_keeps_the_counts_of_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second program has the process number of the first one, whose files it must not replace."""
+    monkeypatch.setenv("PROGRAM", REPLACED)
+    assert run_traced_job(tmp_path, REPLACED) == ("", "")
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("units_*.json")]
+    assert len(records) == 2
+    assert all(x["kinds"] for x in records)
+    assert len([*tmp_path.glob("trace_*.json.gz")]) == sum(x["windows"] for x in records) >= 2
 
 
 DEVICE = f"""{CLOCK}

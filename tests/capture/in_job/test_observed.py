@@ -13,14 +13,18 @@ The observer is logparse's code in a user's job. The first letter of a program's
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import json
 import os
 import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from logparse.capture.in_job.logparse_in_job import guard as guard_module
 from logparse.capture.in_job.logparse_in_job.guard import Guard
 from tests.capture.in_job.observed import Ran, Server
 from tests.capture.observing import differences
@@ -289,12 +293,12 @@ with concurrent.futures.ThreadPoolExecutor(4) as pool: print(sum(pool.map(serve,
 """,
     "g_threads_that_write_at_once": NET
     + """
-import concurrent.futures, os, time, types
+import concurrent.futures, os, time
 if "LOGPARSE_TRACE_DIR" in os.environ:
     import json
     from logparse_in_job import record
     def slowly(found): time.sleep(0.005); return json.dumps(found)
-    record.json, record._EVERY_S = types.SimpleNamespace(dumps=slowly), 0.0
+    record.Python.dumps, record._EVERY_S = slowly, 0.0
 def serve(_):
     time.sleep(0.005)
     with torch.inference_mode(): return net(torch.ones(2, 8)).shape[0]
@@ -474,6 +478,43 @@ read = []; net = Net()
 for _ in range(8): net(torch.ones(2))
 print(len(read), read[-6:])
 """,
+    "h_processes_that_multiprocessing_forks": NET
+    + TRAIN
+    + """
+import multiprocessing
+def work(number): [step() for _ in range(number)]
+context = multiprocessing.get_context("fork")
+children = [context.Process(target=work, args=(30 + number,)) for number in range(2)]
+for x in children: x.start()
+for x in children: x.join()
+print([x.exitcode for x in children])
+""",
+    "h_no_file_can_be_opened": NET
+    + TRAIN
+    + """
+import os, resource
+for _ in range(6): step()
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+held = []
+try:
+    while True: held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError as error: print(error)
+for _ in range(60): step()
+""",
+    "h_functions_of_python_that_a_test_replaces": NET
+    + TRAIN
+    + """
+import json, os, time
+from unittest import mock
+for _ in range(10): step()
+names = "time.monotonic time.perf_counter time.time time.sleep os.getpid os.replace os.remove os.path.exists json.dumps"
+mocks = {name: mock.Mock(return_value=1) for name in (*names.split(), "builtins.open")}
+patches = [mock.patch(name, made) for name, made in mocks.items()]
+for x in patches: x.start()
+for _ in range(60): step()
+for x in patches: x.stop()
+print({name: made.call_args_list for name, made in mocks.items()})
+""",
     "h_garbage": NET
     + TRAIN
     + """
@@ -630,6 +671,7 @@ UNITS = {
     "h_exceptions_that_the_job_catches": ("module", 60),
     "h_own_call": ("module", 12),
     "h_a_second_copy_of_the_observer": ("optimizer", 12),
+    "h_functions_of_python_that_a_test_replaces": ("optimizer", 70),
 }
 """The sort and the number of steps that must be counted in each program. Each program here also gets a trace."""
 
@@ -656,6 +698,12 @@ def test_the_job_is_the_same_and_was_seen(job_server: Server, name: str, tmp_pat
         assert not [n for n in observed.notes if "observation ended" in n and not any(each in n for each in allowed)]
 
 
+def test_processes_that_multiprocessing_forks_are_counted_to_their_end(job_server: Server, tmp_path: Path) -> None:
+    _, observed = run_both(job_server, "h_processes_that_multiprocessing_forks", tmp_path)
+    kinds = [kind["count"] for x in observed.units for kind in x["kinds"].values()]
+    assert sorted(kinds) == [30, 31]
+
+
 def test_an_interrupt_ends_the_observation_and_reaches_the_job() -> None:
     class AlarmError(Exception): ...
 
@@ -673,6 +721,25 @@ def test_an_interrupt_ends_the_observation_and_reaches_the_job() -> None:
         assert not guard.thread.within
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_error_that_another_thread_raises_reaches_the_job() -> None:
+    """Packages such as ``stopit`` end a call after some time by raising an error in the thread of the call."""
+
+    class TimeUpError(Exception): ...
+
+    def raised_by(source: str) -> list[str]:
+        why: list[str] = []
+        made: dict[str, Any] = {"ctypes": ctypes, "me": threading.get_ident(), "error": TimeUpError}
+        exec(compile(source, guard_module.__file__, "exec"), made)  # a function of logparse, by its file
+        Guard(why.append)(made["ours"])()
+        return why
+
+    raises = "ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(me), ctypes.py_object(error))"
+    with pytest.raises(TimeUpError):
+        raised_by(f"def ours():\n {raises}\n for _ in range(1000): pass")
+    assert raised_by("def ours(): assert not 1") == ["AssertionError: "]
+    assert raised_by("def ours(): raise error('ours')") == ["TimeUpError: ours"]
 
 
 def test_calls_after_all_windows_are_counted_by_kind(job_server: Server, tmp_path: Path) -> None:
@@ -878,6 +945,8 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(job_server: Ser
     )
     _, observed = job_server.both(program, tmp_path)
     assert observed.behaviour.out == b"['begin']\n"
+    (note,) = observed.notes
+    assert note.startswith("no trace: a Python profiler such as cProfile was on while the job called its models")
 
 
 def test_late_steps_are_timed_and_traced(job_server: Server, tmp_path: Path) -> None:

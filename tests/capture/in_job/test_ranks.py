@@ -21,6 +21,7 @@ from logparse.capture.plan import make_trial_environment
 from logparse.libraries.own.job_trials import Record
 from tests.capture.in_job.observed import Job, Server, observer_environ
 from tests.capture.in_job.test_trial import PROGRAM
+from tests.capture.observing import SET_OBSERVERS_CLOCK
 
 
 class Store:
@@ -115,7 +116,8 @@ dist.destroy_process_group()
 """
 
 
-WRAPPED = """
+WRAPPED = (
+    """
 import hashlib, sys, time
 import torch, torch.distributed as dist
 from torch import nn
@@ -125,6 +127,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 now = [0.0]
 time.perf_counter = lambda: now[0]
+"""
+    + SET_OBSERVERS_CLOCK
+    + """
 rank, kind = int(sys.argv[1]), sys.argv[3]
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
 torch.manual_seed(0)
@@ -213,6 +218,7 @@ print(rank, digest.hexdigest(), before)
 sys.kept = model  # see TWO_PHASES
 dist.destroy_process_group()
 """
+)
 """Program of a job with two ranks. It prints a digest of all losses, gradients and parameters.
 
 Whenever the sharding of its parameters has changed between two steps, it prints the sharding, too.

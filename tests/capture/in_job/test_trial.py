@@ -20,16 +20,17 @@ from analyzers.tune.in_the_job import read
 from logparse.capture.plan import make_trial_environment
 from logparse.libraries.own.job_trials import Record
 from tests.capture.in_job.observed import Server
-from tests.capture.observing import ENVIRON, Behaviour
+from tests.capture.observing import ENVIRON, SET_OBSERVERS_CLOCK, Behaviour
 
 pytest.importorskip("torch")
 
-PROGRAM = """
+PROGRAM = f"""
 import threading, time
 import torch
 
 now = [0.0]
 time.perf_counter = lambda: now[0]  # the clock of units, which a test sets
+{SET_OBSERVERS_CLOCK}
 torch.manual_seed(0)
 
 

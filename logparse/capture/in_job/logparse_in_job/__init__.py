@@ -28,6 +28,8 @@ An optimizer's step beneath ``torch.compile`` is not observed.       The profile
 Our functions raise nothing.  After a first error nothing is         An error of ours would end the job.
 observed any more (``guard.py``).
 Optimizers and modules are told apart by weak references.            An object that the job has dropped must be freed.
+Functions of Python that a job may replace, such as the clock and    A job that replaces them (a test with mocks) would
+``open``, are kept as they were (``unpatched.py``).                  count our calls, and give us wrong results.
 The profiler belongs to the job first.  A window of ours ends        PyTorch crashes if two profilers run at once.
 before the job starts its own (``profiler.py``).
 A window begins and ends in one thread, never within a backward      PyTorch crashes (SIGSEGV), and a CUDA call would

@@ -12,12 +12,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import time
 from typing import Any, Callable, List
 
 import torch
 
 from . import ordinary
+from .unpatched import Python
 
 _WINDOWS, _QUIET_S, _POLL_S, _PATIENCE_S = 3, 4.0, 0.1, 60.0
 _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
@@ -63,33 +63,33 @@ class ByTime:
         quiet_since, windows = None, 0
         has_gpu = any(map(os.path.exists, _GPUS))
         while windows < _WINDOWS and self._wanted():
-            time.sleep(_POLL_S)
+            Python.sleep(_POLL_S)
             if has_gpu and not ordinary.on_gpu():
                 continue  # a launcher imports torch, too
-            quiet_since = quiet_since or time.monotonic()
-            if time.monotonic() - quiet_since < _QUIET_S * 4**windows:
+            quiet_since = quiet_since or Python.monotonic()
+            if Python.monotonic() - quiet_since < _QUIET_S * 4**windows:
                 continue
             if not self._wanted() or not self._in_main_thread(self._begin):
                 return
-            time.sleep(self._seconds)
+            Python.sleep(self._seconds)
             if not self._in_main_thread(self._end):
                 return
-            windows, quiet_since = windows + 1, time.monotonic()
+            windows, quiet_since = windows + 1, Python.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
         """Have the main thread call a function until it returns True. This is called in another thread.
 
         Returns False if the function has not returned True within a minute.
         """
-        until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until:
+        until = Python.monotonic() + _PATIENCE_S
+        while Python.monotonic() < until:
             done, result = threading.Event(), [False]
             self._add_pending_call(function, result, done)
             if not done.wait(_PATIENCE_S):
                 return False
             if result[0]:
                 return True
-            time.sleep(_POLL_S / 2)
+            Python.sleep(_POLL_S / 2)
         return False
 
     def _add_pending_call(self, function: Callable[[], bool], result: List[bool], done: threading.Event) -> None:

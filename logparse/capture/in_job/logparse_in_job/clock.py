@@ -6,13 +6,13 @@ A moment is an event on the GPU if the job uses a GPU, and otherwise a time of t
 from __future__ import annotations
 
 import collections
-import time
 from typing import Any, Deque, Optional, Tuple
 
 import torch
 
 from . import ordinary
 from .units import Kind, Series
+from .unpatched import Python
 
 _PENDING = 256
 """Largest number of steps whose GPU times have not been read yet. If there are more, the host waits for the oldest one.
@@ -25,7 +25,7 @@ def now() -> Any:
     If a GPU is used, the moment is an event on the current stream. Otherwise it is the host's time in seconds (float).
     """
     if not ordinary.on_gpu():
-        return time.perf_counter()
+        return Python.perf_counter()
     if ordinary.is_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)

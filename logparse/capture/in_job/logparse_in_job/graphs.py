@@ -9,12 +9,11 @@ would break the capture.
 from __future__ import annotations
 
 import itertools
-import os
-import time
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 from .profiler import Profile, is_busy
+from .unpatched import Python
 
 _MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
 
@@ -57,12 +56,12 @@ class Graphs:
 
     def note_replay(self, number: str) -> None:
         if len(self.replays) <= _REPLAYS:
-            self.replays.append(f"{os.getpid()}.{number}")
+            self.replays.append(f"{Python.getpid()}.{number}")
 
     def capture_begins(self, graph: Any) -> None:
         self.new_number(graph)
         if self._captures < _MOST and self._seconds < _MOST_S and self._profile is None and not is_busy():
-            self._began_s = time.monotonic()
+            self._began_s = Python.monotonic()
             self._profile = Profile()
             self._profile.start()
         self.capturing += 1
@@ -77,10 +76,10 @@ class Graphs:
         if profile is None:
             return
         try:
-            profile.stop({"logparse_graph": f"{os.getpid()}.{self.number(graph)}"}, path)
+            profile.stop({"logparse_graph": f"{Python.getpid()}.{self.number(graph)}"}, path)
         finally:
             self._captures += 1
-            self._seconds += time.monotonic() - self._began_s
+            self._seconds += Python.monotonic() - self._began_s
 
     def give_up(self) -> None:
         """Stop the profiler that traces the capture of a CUDA graph, if it is on. No trace is written."""

@@ -6,9 +6,14 @@ An error does not reach the job. After the first error logparse stops observing 
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import threading
 from typing import Any, Callable, Optional
+
+_FOLDER = os.path.join(os.path.dirname(__file__), "")
+_WITHOUT_ARGUMENTS = (AssertionError, MemoryError, StopIteration)
+"""Types of errors that Python itself raises without arguments."""
 
 
 class _Thread(threading.local):
@@ -40,8 +45,9 @@ class Guard:
         * If the function raises an error, the wrapped function returns None, and from then on all wrapped functions do
           nothing.
         * A wrapped function that is called while another one runs in the same thread does nothing.
-        * Ctrl-C, ``sys.exit`` and exceptions from the job's signal handlers still reach the job. They also switch all
-          wrapped functions off, because they may have stopped our code between two statements that belong together.
+        * Ctrl-C, ``sys.exit``, and exceptions from the job's signal handlers and from its other threads still reach the
+          job. They also switch all wrapped functions off, because they may have stopped our code between two statements
+          that belong together.
         """
         thread = self.thread
 
@@ -63,7 +69,7 @@ class Guard:
 
     def must_raise(self, error: BaseException) -> bool:
         """Stop observing after ``error``, which one of our functions has raised. Return True if it is the job's."""
-        if not isinstance(error, Exception) or _raised_by_signal_handler(error):
+        if not isinstance(error, Exception) or _raised_by_signal_handler(error) or _raised_by_other_thread(error):
             self.end(f"{type(error).__name__} interrupted the observer")
             return True
         self.end(f"{type(error).__name__}: {error}")
@@ -76,6 +82,21 @@ class Guard:
             self._ended(why)
         except Exception:  # There was an error already, so nothing is left to report
             return
+
+
+def _raised_by_other_thread(error: BaseException) -> bool:
+    """Return True if another thread of the job has raised this error while a function of logparse ran.
+
+    Packages such as ``stopit`` end a call after some time in this way (``PyThreadState_SetAsyncExc``). Such an error
+    has no arguments, and its innermost stack frame is a function of logparse. Python itself raises such an error in our
+    functions only if its type is in ``_WITHOUT_ARGUMENTS``.
+    """
+    entry = error.__traceback__
+    if entry is None or error.args or isinstance(error, _WITHOUT_ARGUMENTS):
+        return False
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    return entry.tb_frame.f_code.co_filename.startswith(_FOLDER)
 
 
 def _raised_by_signal_handler(error: BaseException) -> bool:

@@ -5,13 +5,13 @@ The measurement begins when the GPU is idle, and ends when the host has issued a
 
 from __future__ import annotations
 
-import time
 from typing import Optional
 
 import torch
 
 from . import ordinary
 from .units import Kind
+from .unpatched import Python
 
 _EVERY = 5
 """The host's time is measured for every fifth step. Before each such step the host waits until the GPU is idle."""
@@ -39,4 +39,4 @@ class HostTime:
         # The next step is measured. Such a step begins when the GPU is idle.
         if count % _EVERY == 0 and ordinary.on_gpu() and not ordinary.is_capturing():
             torch.cuda.synchronize()
-            self.disturbed, self._from = True, time.perf_counter()
+            self.disturbed, self._from = True, Python.perf_counter()

@@ -9,6 +9,7 @@ import atexit
 import inspect
 import os
 import sys
+from multiprocessing import util as multiprocessing_util
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -35,6 +36,9 @@ _REQUESTS = (
 vLLM's engine core may run in another process than its workers.
 """
 
+_AFTER_THE_JOB = -1000
+"""Priority with which ``multiprocessing`` calls our function when a process ends, after the functions of the job."""
+
 observer: Optional[Observer] = None
 
 
@@ -60,6 +64,7 @@ def _install(found: Observer) -> None:
         _wrap_saving(found)
     os.register_at_fork(before=found.give_up_window, after_in_child=found.reset)
     atexit.register(_at_end, found)
+    multiprocessing_util.register_after_fork(found, _when_started_by_multiprocessing)
     if found.traced:
         guard = found.guard
         ByTime(
@@ -224,6 +229,19 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
         dynamo.hide(wrapper, function)
     same = type(held) if isinstance(held, (staticmethod, classmethod)) else lambda made: made
     setattr(holder, last, same(wrapper))
+
+
+def _when_started_by_multiprocessing(found: Observer) -> None:
+    """Arrange that a process that ``multiprocessing`` has just started writes its counts when it ends.
+
+    If such a process is forked, Python (before 3.13) calls none of its ``atexit`` functions.
+    """
+
+    def at_end() -> None:
+        if found.has_steps:
+            _at_end(found)
+
+    multiprocessing_util.Finalize(None, at_end, exitpriority=_AFTER_THE_JOB)
 
 
 def _at_end(found: Observer) -> None:

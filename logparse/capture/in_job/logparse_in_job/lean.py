@@ -19,7 +19,6 @@ They count exactly what the observer's full functions (``Observer.begin``, ``Obs
 from __future__ import annotations
 
 import sys
-import time
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
@@ -30,6 +29,7 @@ from . import dynamo, ordinary
 from .sizes import function_modes, sizes
 from .under_way import Calls, Leaders
 from .units import Kind, Series
+from .unpatched import Python
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -122,15 +122,16 @@ class Lean:
       and after an error.
     * ``due_s``: the moment from which the counts must be written again (``time.monotonic``).
     * ``latest``: the calls of the thread that has called a model last.
+    * ``profiled``: True if a model was called while a Python profiler (such as cProfile) was on.
     """
 
-    __slots__ = ("_threads", "due_s", "latest", "on")
+    __slots__ = ("_threads", "due_s", "latest", "on", "profiled")
 
     def __init__(self, latest: Calls) -> None:
         self.begin_anew(latest)
 
     def begin_anew(self, latest: Calls) -> None:
-        self.on, self.due_s, self.latest = False, 0.0, latest
+        self.on, self.due_s, self.latest, self.profiled = False, 0.0, latest, False
         self._threads: List[Tuple[Callable[[], Optional[Counts]], Dict[int, Counter]]] = []
 
     def new_thread(self, leaders: Leaders) -> Counts:
@@ -155,7 +156,7 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
     here, lean, guard, full_begin, full_step = (
         observer.here, observer.lean, observer.guard, observer.begin, observer.end_step
     )  # fmt: skip
-    profiler, getframe, monotonic, modes = sys.getprofile, sys._getframe, time.monotonic, function_modes
+    profiler, getframe, monotonic, modes = sys.getprofile, sys._getframe, Python.monotonic, function_modes
     callback, grad_enabled, backward_task = dynamo.callback, torch.is_grad_enabled, ordinary.backward_task
     flags, compiling, is_tracing = ordinary.flags, ordinary.COMPILING, ordinary.is_tracing
     dispatch_modes, transforms = ordinary.dispatch_modes, ordinary.transforms
@@ -165,6 +166,7 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
     def begin(module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
         """Note that the job calls a model. Return True if logparse notes the end of this call, too."""
         if profiler() is not None:
+            lean.profiled = True
             return False
         mine: Dict[str, Any] = here.__dict__
         counts: Optional[Counts] = mine["lean"]

@@ -22,7 +22,6 @@ import contextlib
 import os
 import sys
 import threading
-import time
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -39,6 +38,7 @@ from .sizes import sizes
 from .tracing import MAIN_THREAD, OpenWindow, Tracing
 from .under_way import Calls, UnderWay
 from .units import LEAST, PERIODS, Leader, Series, unit_of
+from .unpatched import Python
 
 _OPTIMIZERS = Optimizer.__init__.__code__.co_filename
 _WORDS = {
@@ -146,6 +146,7 @@ class Observer:
         The call's counter is remembered under ``key``, for ``usual_begin`` (see ``lean.py``).
         """
         if sys.getprofile() is not None:
+            self.lean.profiled = True
             return False
         prior = dynamo.set_callback(None)
         try:
@@ -347,7 +348,7 @@ class Observer:
         # Usually this method calls few functions, because each call costs 1 to 2 µs: since the last step the job has
         # filled the processor's caches with its own data.
         tracing, timer = self.tracing, self._timer
-        at = 0.0 if self.traced else time.perf_counter()
+        at = 0.0 if self.traced else Python.perf_counter()
         timed = whole and tracing.leaves_times_alone
         if timed and end is None:
             end = clock.now()
@@ -547,6 +548,10 @@ class Observer:
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
             self.lean.due_s = self.record.due_s
 
+    @property
+    def has_steps(self) -> bool:
+        return bool(self._series or self._unplain)
+
     def at_end(self) -> None:
         """Finish the present trace and write the number of steps to a file, because the Python process ends."""
         self.lean.on = False
@@ -584,6 +589,13 @@ class Observer:
                 (
                     f"no trace: the job did {made} module calls with gradients and no optimizer step; at least "
                     f"{LEAST} such calls are needed"
+                )
+            ]
+        if self.lean.profiled:
+            return [
+                (
+                    "no trace: a Python profiler such as cProfile was on while the job called its models, so their "
+                    "calls were neither counted nor traced; run the job without that profiler"
                 )
             ]
         if not self.seconds and dynamo.compiled_graphs():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gzip
-import json
 import os
 import shutil
 import threading
@@ -20,6 +19,7 @@ from torch.autograd import profiler as autograd_profiler
 from . import ordinary
 from .importlib_bootstrap_frames import around
 from .ranges import OpenRanges
+from .unpatched import Python
 
 _SILENT = 99
 _OTHER_THREAD = b"External init callback must run in same thread as registerClient"
@@ -41,10 +41,11 @@ class Profile:
     def prepare(self) -> None:
         """Warm up the profiler, so that ``start`` takes little time.
 
-        What the profiler records before ``start`` is thrown away.
+        What the profiler records before ``start`` is thrown away. Raises OSError if this process can open no file.
         """
         if self._prepared:
             return
+        _check_that_process_has_a_name()
         device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
         self._profile = autograd_profiler.profile(
             use_kineto=True, use_device=device, record_shapes=True, experimental_config=_with_waits()
@@ -90,16 +91,19 @@ class Profile:
             self._end(header, path)
 
     def _end(self, header: Dict[str, Any], path: Optional[str]) -> None:
-        if path is not None:
-            _add_metadata(header)
-        if ordinary.on_gpu() and not ordinary.is_capturing():
-            torch.cuda.synchronize()
-        self.is_on = self._prepared = False
-        with _quiet():
-            with _detached():
-                results = torch.autograd._disable_profiler()
-            getattr(autograd_profiler, "_run_on_profiler_stop", int)()
+        try:
             if path is not None:
+                _add_metadata(header)
+            if ordinary.on_gpu() and not ordinary.is_capturing():
+                torch.cuda.synchronize()
+        finally:  # A profiler that is still on when Python exits would crash the process
+            self.is_on = self._prepared = False
+            with _quiet():
+                with _detached():
+                    results = torch.autograd._disable_profiler()
+                getattr(autograd_profiler, "_run_on_profiler_stop", int)()
+        if path is not None:
+            with _quiet():
                 _save(results, path)
 
 
@@ -120,6 +124,14 @@ def _detached() -> Iterator[None]:
         yield
     finally:
         os.unsetenv("TEARDOWN_CUPTI")
+
+
+def _check_that_process_has_a_name() -> None:
+    """Raise OSError if this process cannot read its own name, because it has no ``/proc`` or too many open files.
+
+    The profiler's library (Kineto) would print a line about it on the job's standard error.
+    """
+    Python.open("/proc/self/comm", "rb").close()
 
 
 def _detaches() -> bool:
@@ -278,7 +290,7 @@ def _of_ranks() -> Dict[str, Any]:
 
 def _add_metadata(header: Dict[str, Any]) -> None:
     for key, value in header.items():
-        torch.autograd._add_metadata_json(key, json.dumps(value))
+        torch.autograd._add_metadata_json(key, Python.dumps(value))
 
 
 def _save(results: Any, path: str) -> None:
@@ -287,19 +299,19 @@ def _save(results: Any, path: str) -> None:
     Raises OSError if the file is incomplete (for example because the disk is full), or if the folder no longer exists.
     """
     part = path + ".part"
-    with open(part, "wb"):  # Kineto would write a line about a folder that is gone
+    with Python.open(part, "wb"):  # Kineto would write a line about a folder that is gone
         pass
     try:
         results.save(part)
-        with open(part, "rb") as file:
+        with Python.open(part, "rb") as file:
             file.seek(-min(64, os.path.getsize(part)), os.SEEK_END)
             if not file.read().rstrip().endswith(b"}"):
                 raise OSError(f"{path}: the trace was cut off (is the disk full?)")
             file.seek(0)
-            with gzip.open(part + ".gz", "wb", compresslevel=3) as packed:
+            with Python.open(part + ".gz", "wb") as out, gzip.GzipFile("", "wb", 3, out, mtime=0) as packed:
                 shutil.copyfileobj(file, packed)
-        os.replace(part + ".gz", path)
+        Python.replace(part + ".gz", path)
     finally:
-        for left in (part, part + ".gz"):
+        for left in (part, part + ".tmp", part + ".gz"):  # Kineto leaves ``.tmp`` if it cannot write all
             with contextlib.suppress(OSError):
-                os.remove(left)
+                Python.remove(left)

@@ -7,9 +7,9 @@ No collective operation is used, because the job would hang if one rank did not 
 
 from __future__ import annotations
 
-import json
-import time
 from typing import Any, Dict, List
+
+from .unpatched import Python
 
 _LATE_S, _POLL_S = 30.0, 0.002
 _KEY = "logparse_try"
@@ -68,14 +68,14 @@ class Ranks(Alone):
         Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds.
         """
         self._number += 1
-        self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
+        self._store.set(f"{_KEY}_{self._number}_{self.rank}", Python.dumps(said))
         keys = [f"{_KEY}_{self._number}_{rank}" for rank in range(self.count)]
         # It cannot happen that some ranks go on and others do not. The first rank that has all messages, or has waited
         # for too long, decides for all.
         decision = self._decision(keys)
         if decision != _ALL:
             raise LateError(f"rank {decision} did not reach the same unit of work within {_LATE_S:.0f} s")
-        return [json.loads(self._store.get(key)) for key in keys]
+        return [Python.loads(self._store.get(key)) for key in keys]
 
     def _decision(self, keys: List[str]) -> str:
         """Wait until all processes (ranks) of the job have sent a message, or until one of them is too late.
@@ -83,14 +83,14 @@ class Ranks(Alone):
         ``keys`` are the names of the messages, in the order of the ranks. Returns ``_ALL`` or the number of the late
         rank.
         """
-        made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
+        made, by = f"{_KEY}_{self._number}_decision", Python.monotonic() + _LATE_S
         while not self._store.check([made]):
             missing = next((rank for rank, key in enumerate(keys) if not self._store.check([key])), None)
-            if missing is None or time.monotonic() > by:
+            if missing is None or Python.monotonic() > by:
                 mine = _ALL if missing is None else str(missing)
                 # The first rank that knows the result stores it, so that all ranks return the same.
                 return str(self._store.compare_set(made, "", mine).decode())
-            time.sleep(_POLL_S)
+            Python.sleep(_POLL_S)
         return str(self._store.get(made).decode())
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:

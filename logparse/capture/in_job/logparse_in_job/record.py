@@ -6,15 +6,14 @@ The file is written every few seconds, because a job may kill its worker process
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import time
 from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
 from .changes.tf32 import computes_in_tf32
 from .units import Series
+from .unpatched import Python
 
 _EVERY_S = 5.0
 
@@ -28,8 +27,8 @@ class Record:
     """
 
     def __init__(self, folder: str, alone: bool) -> None:
-        self._folder, self._alone = folder, alone
-        self.due_s = time.monotonic() + _EVERY_S
+        self._folder, self._alone, self._process = folder, alone, _name_process(folder)
+        self.due_s = Python.monotonic() + _EVERY_S
         self.notes: List[str] = []
 
     def note(self, text: str) -> None:
@@ -37,17 +36,17 @@ class Record:
             self.notes.append(text)
 
     def trace_path(self, window: int) -> str:
-        return os.path.join(self._folder, f"trace_{os.getpid()}_{window}.json.gz")
+        return os.path.join(self._folder, f"trace_{self._process}_{window}.json.gz")
 
     def capture_path(self, graph: str) -> str:
         """Return the path of the trace file for the capture of a CUDA graph. The folder is made if it is missing."""
         folder = os.path.join(self._folder, "capture_traces")
-        os.makedirs(folder, exist_ok=True)
-        return os.path.join(folder, f"trace_{os.getpid()}_g{graph}.json.gz")
+        Python.makedirs(folder, exist_ok=True)
+        return os.path.join(folder, f"trace_{self._process}_g{graph}.json.gz")
 
     @property
     def is_due(self) -> bool:
-        return time.monotonic() >= self.due_s
+        return Python.monotonic() >= self.due_s
 
     def write(self, sort: Optional[str], series: Optional[Series], tracing: str, windows: int) -> None:
         """Write the file ``units_PID.json``, which lists this process's steps, with the present counts and times.
@@ -60,7 +59,7 @@ class Record:
         * ``tracing`` says whether the times were steady before the traces.
         * ``windows`` is the number of traces.
         """
-        self.due_s = time.monotonic() + _EVERY_S
+        self.due_s = Python.monotonic() + _EVERY_S
         kinds = series.kinds if series is not None else {}
         found: Dict[str, Any] = {
             "logparse_units": sort or "time",
@@ -73,7 +72,19 @@ class Record:
         if self.notes:
             found["notes"] = self.notes
         found.update(rank_of_job())
-        write_whole(os.path.join(self._folder, f"units_{os.getpid()}.json"), found)
+        write_whole(os.path.join(self._folder, f"units_{self._process}.json"), found)
+
+
+def _name_process(folder: str) -> str:
+    """Return a name for this process in the names of its files: its number, such as ``394``, or ``394-2``.
+
+    The second form is used if the process has written files before it replaced its program (``os.execv``).
+    """
+    name, programs = str(Python.getpid()), 1
+    while Python.exists(os.path.join(folder, f"units_{name}.json")):
+        programs += 1
+        name = f"{Python.getpid()}-{programs}"
+    return name
 
 
 def write_whole(path: str, found: Dict[str, Any]) -> None:
@@ -81,9 +92,9 @@ def write_whole(path: str, found: Dict[str, Any]) -> None:
 
     The other process sees the old file or the whole new file. Raises OSError if writing fails.
     """
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(json.dumps(found))  # ``json.dump`` would leave cycles for the job's garbage collector
-    os.replace(path + ".part", path)
+    with Python.open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(Python.dumps(found))  # ``json.dump`` would leave cycles for the job's garbage collector
+    Python.replace(path + ".part", path)
 
 
 def rank_of_job() -> Dict[str, int]:

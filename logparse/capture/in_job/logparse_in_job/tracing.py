@@ -8,9 +8,8 @@ with that call, because a thread that serves one request may never make another 
 
 from __future__ import annotations
 
-import os
+import contextlib
 import threading
-import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import torch
@@ -20,6 +19,7 @@ from .graphs import Graphs
 from .profiler import Profile, is_busy
 from .record import Record
 from .units import PERIODS, Series, unit_of
+from .unpatched import Python
 from .windows import BY_TIME, MOST, Ranks, Window, Windows
 
 MAIN_THREAD = threading.main_thread().ident
@@ -38,7 +38,7 @@ class OpenWindow:
         self.plan, self.sort, self.one_call = plan, sort, one_call
         self._first_unit = first_unit
         self._thread = threading.get_ident()
-        self._began_s = time.monotonic()
+        self._began_s = Python.monotonic()
         self._seen = 0
         self.kinds: Dict[int, str] = {}
         self.beside = 0
@@ -75,7 +75,9 @@ class OpenWindow:
 
     @property
     def whole(self) -> bool:
-        return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
+        return len(self.kinds) >= self.plan.units or bool(
+            self.kinds and Python.monotonic() - self._began_s > _LONGEST_S
+        )
 
     def end(self, graphs: Graphs, path: Optional[str]) -> None:
         """Stop the profiler and write its trace to ``path``. Without a path (None), throw the trace away.
@@ -302,9 +304,8 @@ class Tracing:
     def _remove(self, number: int) -> None:
         if number in self.written:
             self.written.remove(number)
-            path = self._record.trace_path(number)
-            if os.path.exists(path):
-                os.remove(path)
+            with contextlib.suppress(FileNotFoundError):
+                Python.remove(self._record.trace_path(number))
 
     # ------------------------------------------------------------------------------------------------ windows of time
 

@@ -36,7 +36,6 @@ import json
 import os
 import sys
 import threading
-import time
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
@@ -53,6 +52,7 @@ from .sharding import UnknownShardingError, is_sharded
 from .switches import fits, made
 from .switches.base import Job, RefusedError, Switch
 from .units import Series
+from .unpatched import Python
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
 """Largest number of models whose result is checked, and largest number of steps to wait until they are called."""
@@ -87,15 +87,15 @@ class Tried:
         self.ended = self.why = self.detail = ""
         self.same: Optional[Same] = None
         self.comparison: Optional[Comparison] = None
-        self.began_s = time.monotonic()
+        self.began_s = Python.monotonic()
         self.seconds = 0.0
 
     def end(self, how: str, why: str = "") -> None:
-        self.ended, self.why, self.seconds = how, why, time.monotonic() - self.began_s
+        self.ended, self.why, self.seconds = how, why, Python.monotonic() - self.began_s
 
     def record(self) -> Dict[str, Any]:
         found: Dict[str, Any] = {"name": self.name, "ended": self.ended, "why": self.why, "detail": self.detail}
-        found["seconds"] = round(self.seconds or time.monotonic() - self.began_s, 3)
+        found["seconds"] = round(self.seconds or Python.monotonic() - self.began_s, 3)
         if self.same is not None:
             found["same"] = self.same._asdict()
         if self.comparison is not None:
@@ -119,9 +119,9 @@ class Trial:
 
     def __init__(self, folder: str, graphs: Graphs) -> None:
         self._graphs = graphs
-        with open(os.environ["LOGPARSE_TRY"], encoding="utf-8") as file:
+        with Python.open(os.environ["LOGPARSE_TRY"], encoding="utf-8") as file:
             plan = json.load(file)
-        self._path = os.path.join(folder, f"try_{os.getpid()}.json")
+        self._path = os.path.join(folder, f"try_{Python.getpid()}.json")
         self._left: List[str] = list(plan["actions"])
         self._seconds, self._expected = float(plan["seconds"]), int(plan.get("expected", 0))
         self._floor, self._rows = float(plan["floor"]), list(plan.get("rows", []))
@@ -248,14 +248,14 @@ class Trial:
         """
         assert self._ranks is not None
         if not self._began_s:
-            self._began_s, self._sort = time.monotonic(), sort
+            self._began_s, self._sort = Python.monotonic(), sort
             self._usual_us = series.usual_us or 1e4
         try:
             said = self._ranks.exchange(
                 {
                     "hindrance": self._hindrance(sort),
                     "problem": self._problem or self._disturbed(),
-                    "seconds": time.monotonic() - self._began_s,
+                    "seconds": Python.monotonic() - self._began_s,
                     "again": self._again,
                     "calls": len(self._calls),
                     "usual_us": self._usual_us,
@@ -563,7 +563,7 @@ class Trial:
             self._path,
             {
                 "logparse_try": 1,
-                "pid": os.getpid(),
+                "pid": Python.getpid(),
                 **self._rank_of_job(),
                 "over": self.over,
                 "why": self.why,

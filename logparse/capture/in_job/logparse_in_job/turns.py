@@ -21,10 +21,11 @@ import json
 import multiprocessing
 import os
 import threading
-import time
 from typing import Any
 
 import torch
+
+from .unpatched import Python
 
 FIRST = 6
 _POLL_S, _LEADER_S = 0.002, 1.0
@@ -54,7 +55,7 @@ def on_one_core(turn: int) -> dict[int, set[int]]:
         os.sched_setaffinity(me, cores)
         for thread in map(int, os.listdir("/proc/self/task")):
             with contextlib.suppress(OSError):  # the thread has ended
-                with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
+                with Python.open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
                     runs_backward = name.read().startswith("pt_autograd")
                 if runs_backward and core in (all_of := os.sched_getaffinity(thread)):
                     os.sched_setaffinity(thread, {core})
@@ -106,35 +107,35 @@ class Turns:
             if torch.cuda.is_initialized():
                 free, total = torch.cuda.mem_get_info()
                 found["memory"] = 1 - free / total
-        path = os.path.join(self._folder, f"{self._number}_{os.getpid()}.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
+        path = os.path.join(self._folder, f"{self._number}_{Python.getpid()}.json")
+        with Python.open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(found, file)
-        os.replace(path + ".part", path)
+        Python.replace(path + ".part", path)
         self._number += 1
         self._await(os.path.join(self._folder, f"{self._number}.go"))
         if not self.free:
             self._held = on_one_core(self._number)
 
     def _await(self, go: str) -> None:
-        looked = time.monotonic()
+        looked = Python.monotonic()
         while True:
             if os.path.exists(go):
-                with open(go, encoding="utf-8") as file:
+                with Python.open(go, encoding="utf-8") as file:
                     self.left = int(file.read())
                 return
-            if time.monotonic() - looked > _LEADER_S:
-                looked = time.monotonic()
+            if Python.monotonic() - looked > _LEADER_S:
+                looked = Python.monotonic()
                 self.free = not _is_running(self._leader)
             if self.free or os.path.exists(os.path.join(self._folder, "free")):
                 self.free = True
                 return
-            time.sleep(_POLL_S)
+            Python.sleep(_POLL_S)
 
 
 def _is_running(process: int) -> bool:
     """Return True if a process is running. A process that has ended but was not yet waited for (a zombie) is not."""
     try:
-        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+        with Python.open(f"/proc/{process}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import collections
 import statistics
-import time
 from typing import Any, Deque, Dict, List, Mapping, Optional, Tuple
 
 from .settling import is_settled
+from .unpatched import Python
 
 ORDER = ("named", "optimizer", "request", "module", "graph", "forward")
 PERIODS = frozenset({"optimizer", "forward"})
@@ -72,7 +72,7 @@ class Series:
         self.kinds: Dict[str, Kind] = {}
         self.times: List[Tuple[Kind, float]] = []
         self.count = 0
-        self.since_s = time.monotonic()
+        self.since_s = Python.monotonic()
 
     def kind(self, name: str) -> Kind:
         """Return the counts and times of the steps with this name. The name consists of the steps' input sizes.
@@ -115,7 +115,7 @@ class Series:
         of the steps with the same input sizes. That function is not called before there are ``_ENOUGH_UNITS`` steps, or
         ``_LEAST_SETTLED`` steps and ``_ENOUGH_S`` seconds.
         """
-        seconds = time.monotonic() - self.since_s
+        seconds = Python.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
             return ""
         usual = {id(kind): statistics.median(kind.us) or 1.0 for kind in self.kinds.values() if kind.us}
