@@ -113,7 +113,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
 
 def _remarks_of_logs(found: Recommendation) -> list[str]:
     """Return lines for a run without known calls: what its logs tell, such as errors of the libraries."""
-    if found.calls or found.counted or found.choices:
+    if found.calls or found.choices:
         return []
     told = [x.message for x in found.remarks if x.analyzer == completeness.NAME]
     more = [f"{len(told) - _TOLD:,} more: `logparse status`"] if len(told) > _TOLD else []
