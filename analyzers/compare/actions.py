@@ -1,6 +1,6 @@
-"""Judge whether changes to a job made it as much faster as a replay of the run without them promised.
+"""Judge whether changes to a job gained the time that a replay had promised.
 
-``proof.py`` has the rules of the judgement.
+``verify --action`` and ``tune`` begin here. ``proof.py`` has the rules of the judgement.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ SHARE = 0.5
 If the fraction is smaller, the two runs did different work and are not compared.
 """
 SHOWN = 3
+"""Largest number of kinds of operators, of notes, and of ranks in a text for the user."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     if worth is not None and worth.proposed:
         said.append(
             f"{worth.proposed:,} of {pluralize(worth.changed, 'changed pick')} "
-            f"{'is one' if worth.proposed == 1 else 'are those'} that `logparse recommend` proposed for {found.a}"
+            f"{'is one' if worth.proposed == 1 else 'are those'} that `logparse recommend` proposed for run {found.a}"
         )
     out = [f"{found.a} → {found.b}: {said[0]}", *said[1:]]
     costed, delta_us = found.cost("slower", "faster")
@@ -234,7 +234,8 @@ _PROPOSED = "select problem, solution from findings where run = $1 and solution 
 def _count_proposed(found: Diff, rows: Mapping[str, Mapping[str, Any]], store: Store) -> int:
     """Count the operators with another kernel whose new kernel the last ``recommend`` proposed for the first run.
 
-    0 if ``recommend`` was last run for another run, and if equal names may mean different kernels in the two runs.
+    Returns 0 in two cases: the last ``recommend`` was for another run, or one name may mean different kernels in the
+    two runs.
     """
     if not rows or found.builds or found.devices:
         return 0

@@ -55,7 +55,7 @@ from logparse.text import duration, pluralize
 
 NAME = "slow-wrw"
 YARDSTICK = "the slower of F and B"
-"""Words for the yardstick of W in all texts: the slower pass of the layer's forward (F) and dgrad (B)."""
+"""Words for the yardstick of one W: the slower pass of its layer's forward (F) and dgrad (B)."""
 TUNE = (
     "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh), then ingest the files that "
     "MIOpen wrote. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
@@ -159,7 +159,7 @@ def _find_worst(findings: Sequence[Finding]) -> dict[str, str]:
     ]
     worst = {source: (us, label) for us, label, source in sorted(counted)}
     return {
-        x: f"; in the run, {label} loses most (calls × time above that: {duration(us)})"
+        x: f"; of these, {label} loses most in the run: {duration(us)} (calls × the difference)"
         for x, (us, label) in worst.items()
     }
 
@@ -306,7 +306,7 @@ def _report_slow_gradient(
     takes = "takes" if library == "kernel" else "takes at best"
     message = (
         f"W {takes} {duration(best)} with {solver}, {best / sibling:.1f} times as long as {YARDSTICK} of its layer "
-        f"({which}: {duration(sibling)}); the saving of a call is the time above that"
+        f"({which}: {duration(sibling)}); a call can save the difference"
     )
     naive = "the naive solver is the fastest known solver" * bool(row["naive"])
     # The possible saving is (time of W) − (time of the slower of F and B).

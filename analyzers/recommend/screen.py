@@ -86,7 +86,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     if not conclusion.todo and not found.findings and found.calls and found.ceiling.share is None and not found.unlike:
         return [*head, *_fold_command(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
     if not conclusion.todo:
-        return head + _remarks_of_logs(found)
+        return head + _remarks_of_logs(found, written)
     head += _wrap_line(f"  {conclusion.hint}", 4) if conclusion.hint else []
     head += _wrap_line(f"  {conclusion.limit}", 4) if conclusion.limit else []
     listed = _fitting(conclusion, n, LINES - 2 - len(head) - len(typed))
@@ -111,12 +111,12 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     ]
 
 
-def _remarks_of_logs(found: Recommendation) -> list[str]:
+def _remarks_of_logs(found: Recommendation, written: Written) -> list[str]:
     """Return lines for a run without known calls: what its logs tell, such as errors of the libraries."""
     if found.calls or found.choices:
         return []
     told = [x.message for x in found.remarks if x.analyzer == completeness.NAME]
-    more = [f"{len(told) - _TOLD:,} more: `logparse status`"] if len(told) > _TOLD else []
+    more = [f"{len(told) - _TOLD:,} more: `{command_line(written.store, 'status')}`"] if len(told) > _TOLD else []
     return [line for text in (*told[:_TOLD], *more) for line in _wrap_line(f"  {text}", 4)]
 
 
@@ -336,18 +336,18 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
     labels = [make_printable(x.problem.label) if x.problem else "" for x in rows]
     width = max(map(len, labels), default=0)
     saves = (_format_row(x, todo, found.steps or 1) for x in rows)
-    most = ["most, " * (len(todo.findings) > 1), *([""] * len(rows))]
-    lines = zip(labels, saves, most, strict=False)
+    first_word = ["most, " * (len(todo.findings) > 1), *([""] * len(rows))]
+    lines = zip(labels, saves, first_word, strict=False)
     return [cut_to_width(f"     {label:<{width}}  saves {most}{us}{how}") for label, (us, how), most in lines]
 
 
 def _format_row(row: Finding, todo: Todo, steps: float) -> tuple[str, str]:
     """Return the saving of one operator, and times of its calls: ``91.8 ms``, `` (18 calls of 5.37 ms → 273 µs)``.
 
-    The second text is empty if no whole number of calls is known for a step or run.
+    The second text is empty for a single call, and if no whole number of calls is known for a step or run.
     """
     if todo.unit == "call" or row.saving_us is None:
-        return f"{mark(todo)}{duration(row.per_call_us)}", ""
+        return f"{mark(todo)}{duration(row.per_call_us)}{' a call' * (todo.unit != 'call')}", ""
     each, calls = row.per_call, (row.calls or 0) / steps
     if each is not None and calls > 1 and calls == int(calls):
         how = f" ({pluralize(int(calls), 'call')} of {duration(each.now_us)} → {duration(each.then_us)})"

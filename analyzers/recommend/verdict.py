@@ -170,7 +170,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
     each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
-    share = f" ({signed_percent(shown.ratio - 1, digits=0)})" if whole and shown.saving_us > 0 else ""
+    share = f" ({signed_percent(shown.ratio - 1, digits=0)})" if whole and round(1 - shown.ratio, 2) > 0 else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
     # A time of the calls alone looks like the time of the whole run.

@@ -12,10 +12,7 @@ from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.ranking import Recommendation
 
 LEAST = 0.01
-"""A limit of the step, for example its host, is mentioned only if it matters.
-
-It matters if the step would be shorter by at least this fraction (0 to 1) without it.
-"""
+"""Two times count as equal, and a gain as nothing, if they differ by less than this fraction (0 to 1)."""
 NEGLIGIBLE = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 

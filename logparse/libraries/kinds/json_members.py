@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -75,8 +76,7 @@ def _make_dict(pairs: Sequence[tuple[str, Any]], repeated: list[str]) -> dict[st
     """Make a dictionary from the members of an object, and add names that occur more than once to ``repeated``."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated += [name for name in made if names.count(name) > 1]
+        repeated += [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     return made
 
 

@@ -17,8 +17,7 @@ of such kernels looks like idle time (AMD-AGI/TraceLens issue 728).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,29 +32,28 @@ from logparse.model import Fact
 def take_ids_for_correlations(columns: Columns) -> None:
     """Change ``columns`` if the ``External id`` of kernels is the number of their launch, not of their operator.
 
-    This is so if a kernel and a runtime call, both without a ``correlation``, alone have this id.  If each operator of
-    a trace makes one call, the id may be the operator's as well.  Then the operator found by time is the same one.
+    Only kernels and runtime calls without a ``correlation`` are considered.  Their ids are numbers of launches if no
+    two calls have the same id, and at least half of the kernels have the id of a call.  (Some operators make several
+    calls, which would all have the operator's id.)  A kernel without such a call then has no operator.
     """
     kernels, calls = (
-        _find_uncorrelated(ids, correlations)
+        [at for at, (id, correlation) in enumerate(zip(ids, correlations, strict=True)) if id >= 0 > correlation]
         for ids, correlations in (
             (columns.kernel_id, columns.kernel_correlation),
             (columns.call_id, columns.call_correlation),
         )
     )
-    for id in (kernels.keys() & calls.keys()) - {*columns.call_correlation}:
-        columns.kernel_correlation[kernels[id]] = columns.call_correlation[calls[id]] = id
-        columns.kernel_id[kernels[id]] = -1
-        columns.without_id += 1
-
-
-def _find_uncorrelated(ids: Sequence[int], correlations: Sequence[int]) -> dict[int, int]:
-    """Return the places of events that have an id, which no other such event has, and no correlation, by their id."""
-    found = {id: at for at, (id, other) in enumerate(zip(ids, correlations, strict=True)) if id >= 0 > other}
-    if not found:
-        return found
-    counts = Counter(id for id, other in zip(ids, correlations, strict=True) if id >= 0 > other)
-    return {id: at for id, at in found.items() if counts[id] == 1}
+    call_of = {columns.call_id[at]: at for at in calls}
+    launched = [at for at in kernels if columns.kernel_id[at] in call_of]
+    if not launched or len(call_of) < len(calls) or 2 * len(launched) < len(kernels):
+        return
+    for at in calls:
+        columns.call_correlation[at] = columns.call_id[at]
+    for at in launched:
+        columns.kernel_correlation[at] = columns.kernel_id[at]
+    for at in kernels:
+        columns.kernel_id[at] = -1
+    columns.without_id += len(kernels)
 
 
 def operators_by_time(

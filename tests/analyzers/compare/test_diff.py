@@ -201,7 +201,7 @@ def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_pat
     text = log.read_text(encoding="utf-8").replace("index 91033", "index 91077").replace("index 91104", "index 91105")
     (tmp_path / "rank0_4300.log").write_text(text, encoding="utf-8")
     ingest([str(tmp_path / "rank0_4300.log")], store, run="after")
-    told = "1 of 2 changed picks is one that `logparse recommend` proposed for before"
+    told = "1 of 2 changed picks is one that `logparse recommend` proposed for run before"
 
     def lines(a: str = "before", b: str = "after") -> list[str]:
         found, _, worth = compare(a, b, store.url)

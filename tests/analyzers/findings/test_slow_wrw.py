@@ -168,10 +168,7 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
     )
     (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
     of_shipped_times = "comparable W problems, not used for the saving, take 259 µs"
-    as_long = (
-        "3.5 times as long as the slower of F and B of its layer (B: 200 µs); the saving of a call is the time above "
-        "that"
-    )
+    as_long = "3.5 times as long as the slower of F and B of its layer (B: 200 µs); a call can save the difference"
     assert found.message.endswith(f"{as_long}; {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = find_slow_gradients(t)
@@ -287,7 +284,7 @@ def test_the_worst_is_named_by_calls_times_the_time_above_the_slower_of_f_and_b(
     ]
     calls = [work(often.text, 10), work(once.text, 1)]
     summary = slow_wrw.find(tables(measurements=rows, workload=calls, facts=MI300X), Settings())[0]
-    worst = f"in the run, {often.label} loses most (calls × time above that: 4 ms)"
+    worst = f"of these, {often.label} loses most in the run: 4 ms (calls × the difference)"
     assert summary.message.endswith(f" more than the slower of forward (F) and dgrad (B); {worst}")
     uncounted = slow_wrw.find(tables(measurements=rows, facts=MI300X), Settings())[0]
     assert uncounted.message.endswith(" more than the slower of forward (F) and dgrad (B)"), "no log counts the calls"

@@ -487,3 +487,9 @@ def test_a_json_member_that_a_later_one_replaces_is_noted(format: OverrideFormat
                 text = file.data[member.offset : member.end]
                 twice = file.data.replace(text, text + b",\n" + text, 1)
                 assert member.line in {x.line for x in format.inspect(file.name, twice, {}).notes}
+
+
+def test_some_sample_is_json() -> None:
+    """Otherwise the law about JSON members would test nothing."""
+    files = [file for held in samples().values() for file, _ in held]
+    assert any(file.data.lstrip().startswith(b"{") and members_of(file.data) for file in files)

@@ -489,6 +489,17 @@ for x in children: x.start()
 for x in children: x.join()
 print([x.exitcode for x in children])
 """,
+    "h_workers_that_load_data": NET
+    + TRAIN
+    + """
+class Data(torch.utils.data.Dataset):
+    transform = torch.nn.Linear(2, 2)
+    def __len__(self): return 240
+    def __getitem__(self, number): return self.transform(torch.full((2,), float(number))).detach()
+loader = torch.utils.data.DataLoader(Data(), batch_size=20, num_workers=2, multiprocessing_context="fork")
+for batch in loader: step()
+print(len(batch))
+""",
     "h_no_file_can_be_opened": NET
     + TRAIN
     + """
@@ -702,6 +713,14 @@ def test_processes_that_multiprocessing_forks_are_counted_to_their_end(job_serve
     _, observed = run_both(job_server, "h_processes_that_multiprocessing_forks", tmp_path)
     kinds = [kind["count"] for x in observed.units for kind in x["kinds"].values()]
     assert sorted(kinds) == [30, 31]
+
+
+def test_workers_that_load_data_do_no_steps(job_server: Server, tmp_path: Path) -> None:
+    """A worker calls a module for each sample, so more often than the job makes steps."""
+    _, observed = run_both(job_server, "h_workers_that_load_data", tmp_path)
+    (found,) = observed.units
+    assert [kind["count"] for kind in found["kinds"].values()] == [12]
+    assert observed.notes == []
 
 
 def test_an_interrupt_ends_the_observation_and_reaches_the_job() -> None:

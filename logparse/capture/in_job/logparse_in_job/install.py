@@ -63,7 +63,7 @@ def _install(found: Observer) -> None:
     if found.trial is not None:
         _wrap_saving(found)
     os.register_at_fork(before=found.give_up_window, after_in_child=found.reset)
-    atexit.register(_at_end, found)
+    atexit.register(_at_end, found, found.at_end)
     multiprocessing_util.register_after_fork(found, _when_started_by_multiprocessing)
     if found.traced:
         guard = found.guard
@@ -232,22 +232,24 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _when_started_by_multiprocessing(found: Observer) -> None:
-    """Arrange that a process that ``multiprocessing`` has just started writes its counts when it ends.
+    """Arrange that a process that ``multiprocessing`` has just forked writes its counts when it ends.
 
-    If such a process is forked, Python (before 3.13) calls none of its ``atexit`` functions.
+    Such a process calls no ``atexit`` function that was registered before the fork. It writes no remark on a missing
+    trace, because it may be a helper of the process that does the job's steps.
     """
 
     def at_end() -> None:
         if found.has_steps:
-            _at_end(found)
+            _at_end(found, found.finish)
 
-    multiprocessing_util.Finalize(None, at_end, exitpriority=_AFTER_THE_JOB)
+    if found.is_forked:
+        multiprocessing_util.Finalize(None, at_end, exitpriority=_AFTER_THE_JOB)
 
 
-def _at_end(found: Observer) -> None:
+def _at_end(found: Observer, finish: Callable[[], None]) -> None:
     """Stop the profiler when the interpreter exits, even after an error in logparse's code.
 
     A profiler that is still on at this time would crash the process.
     """
     found.guard.on = False  # first, so that no window begins any more, also not from another thread
-    Guard(lambda why: None)(found.at_end)()
+    Guard(lambda why: None)(finish)()

@@ -100,6 +100,7 @@ class Observer:
         self.give_up_trial = self.guard(self._give_up_trial)
         self.lean = Lean(self.here.calls)
         self.usual_begin, self.step_ended = functions(self)
+        self._first_process = Python.getpid()
         self.reset()
 
     def reset(self) -> None:
@@ -201,6 +202,9 @@ class Observer:
         if tracing.graphs.capturing or (not over and ordinary.is_capturing()):
             return None
         if ordinary.backward_task() != -1 or dynamo.is_part_of_graph(module):
+            return None
+        if ordinary.is_data_worker():
+            self.guard.on = False
             return None
         if self._leave_out("module"):  # ``begin`` has seen that nothing is being compiled
             return None
@@ -552,8 +556,23 @@ class Observer:
     def has_steps(self) -> bool:
         return bool(self._series or self._unplain)
 
+    @property
+    def is_forked(self) -> bool:
+        return Python.getpid() != self._first_process
+
     def at_end(self) -> None:
-        """Finish the present trace and write the number of steps to a file, because the Python process ends."""
+        """Finish the present trace and write the counts and remarks to a file, because the Python process ends."""
+        self._finish_traces()
+        for note in self._why_no_trace() + self._untraced_phases() + self._left_out_steps():
+            self.record.note(note)
+        self.write()
+
+    def finish(self) -> None:
+        """Finish the present trace and write the counts to a file, but no remark on a missing trace."""
+        self._finish_traces()
+        self.write()
+
+    def _finish_traces(self) -> None:
         self.lean.on = False
         with self._lock:
             self.lean.fold()
@@ -562,9 +581,6 @@ class Observer:
             self.trial.at_end()
         if not ordinary.is_capturing():
             self._timer.read(wait=not ordinary.on_gpu())
-        for note in self._why_no_trace() + self._untraced_phases() + self._left_out_steps():
-            self.record.note(note)
-        self.write()
 
     def _why_no_trace(self) -> List[str]:
         if not self.traced or self.tracing.written:
@@ -581,7 +597,7 @@ class Observer:
             )
             return [f"no trace: the job did {made} {_WORDS[sort]}; {why}"]
         for sort, words in _WORDS.items():
-            if sort in self._unplain:
+            if self._unplain.get(sort, 0) >= LEAST and not self.seconds:
                 return [f"no trace: {self._unplain[sort]} {words} {_UNPLAIN}; trace by time, such as --trace 2s"]
         if "forward" in self._series:
             made = self._series["forward"].count
@@ -612,7 +628,12 @@ class Observer:
         """Return a note for the user if the job's steps have traces, but many steps were not counted."""
         sort = unit_of(self._series)
         left_out = self._unplain.get(sort or "", 0)
-        if sort is None or not self.tracing.written or left_out < max(LEAST, _MANY * self._series[sort].count):
+        if (
+            sort is None
+            or self.seconds
+            or not self.tracing.written
+            or left_out < max(LEAST, _MANY * self._series[sort].count)
+        ):
             return []
         return [f"{left_out} {_WORDS[sort]} were neither counted nor traced: they {_UNPLAIN}"]
 

@@ -82,6 +82,12 @@ def on_gpu() -> bool:
     return bool(torch.cuda.is_initialized())
 
 
+def is_data_worker() -> bool:
+    """Return True in a process that loads data for a DataLoader. Modules that it calls transform samples."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
 def is_capturing() -> bool:
     return on_gpu() and bool(torch.cuda.is_current_stream_capturing())
 

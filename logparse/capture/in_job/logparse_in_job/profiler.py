@@ -45,7 +45,7 @@ class Profile:
         """
         if self._prepared:
             return
-        _check_that_process_has_a_name()
+        _check_that_files_open()
         device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
         self._profile = autograd_profiler.profile(
             use_kineto=True, use_device=device, record_shapes=True, experimental_config=_with_waits()
@@ -126,7 +126,7 @@ def _detached() -> Iterator[None]:
         os.unsetenv("TEARDOWN_CUPTI")
 
 
-def _check_that_process_has_a_name() -> None:
+def _check_that_files_open() -> None:
     """Raise OSError if this process cannot read its own name, because it has no ``/proc`` or too many open files.
 
     The profiler's library (Kineto) would print a line about it on the job's standard error.
@@ -308,6 +308,7 @@ def _save(results: Any, path: str) -> None:
             if not file.read().rstrip().endswith(b"}"):
                 raise OSError(f"{path}: the trace was cut off (is the disk full?)")
             file.seek(0)
+            # Without ``mtime`` the compressed file would ask the job's clock.
             with Python.open(part + ".gz", "wb") as out, gzip.GzipFile("", "wb", 3, out, mtime=0) as packed:
                 shutil.copyfileobj(file, packed)
         Python.replace(part + ".gz", path)

@@ -1,5 +1,7 @@
 """Write ``units_PID.json``, the file in which a process of the job lists its steps, their times, and remarks.
 
+The name is ``units_PID-2.json`` and so on if the process has replaced its program (``os.execv``).
+
 The file is written every few seconds, because a job may kill its worker processes at any time.
 """
 

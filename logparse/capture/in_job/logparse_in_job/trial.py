@@ -32,7 +32,6 @@ may be killed at any time. ``analyzers/evidence/trials.py`` reads it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -120,7 +119,7 @@ class Trial:
     def __init__(self, folder: str, graphs: Graphs) -> None:
         self._graphs = graphs
         with Python.open(os.environ["LOGPARSE_TRY"], encoding="utf-8") as file:
-            plan = json.load(file)
+            plan = Python.loads(file.read())
         self._path = os.path.join(folder, f"try_{Python.getpid()}.json")
         self._left: List[str] = list(plan["actions"])
         self._seconds, self._expected = float(plan["seconds"]), int(plan.get("expected", 0))

@@ -17,7 +17,6 @@ where it ran before (``docs/results.md``).
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import threading
@@ -109,7 +108,7 @@ class Turns:
                 found["memory"] = 1 - free / total
         path = os.path.join(self._folder, f"{self._number}_{Python.getpid()}.json")
         with Python.open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(found, file)
+            file.write(Python.dumps(found))
         Python.replace(path + ".part", path)
         self._number += 1
         self._await(os.path.join(self._folder, f"{self._number}.go"))
@@ -119,14 +118,14 @@ class Turns:
     def _await(self, go: str) -> None:
         looked = Python.monotonic()
         while True:
-            if os.path.exists(go):
+            if Python.exists(go):
                 with Python.open(go, encoding="utf-8") as file:
                     self.left = int(file.read())
                 return
             if Python.monotonic() - looked > _LEADER_S:
                 looked = Python.monotonic()
                 self.free = not _is_running(self._leader)
-            if self.free or os.path.exists(os.path.join(self._folder, "free")):
+            if self.free or Python.exists(os.path.join(self._folder, "free")):
                 self.free = True
                 return
             Python.sleep(_POLL_S)
