@@ -180,8 +180,10 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
     found = found_in("gained", tmp_path)
     written, _ = verb.write(found, Settings(), tmp_path / "overrides")
     for runs, label in ((["before"], "after"), (["before", "after"], "after2"), (["after2", "after"], "after3")):
-        lines = "\n".join(screen.screen(found, screen.Written(tmp_path / "overrides", written, runs=runs)))
-        assert f"--run {label} -- JOB && logparse verify before {label} " in lines
+        lines = screen.screen(found, screen.Written(tmp_path / "overrides", written, runs=runs))
+        command = " ".join(" ".join(lines).replace("\\", "").split())
+        with_files = "logparse run --with $D -- JOB"
+        assert f"capture --run {label} -- {with_files} && logparse verify before {label} $D/" in command
 
 
 @pytest.mark.parametrize("relative", [False, True])
