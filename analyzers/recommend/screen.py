@@ -112,7 +112,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
 
 
 def _remarks_of_logs(found: Recommendation, written: Written) -> list[str]:
-    """Return lines for a run without known calls: what its logs tell, such as errors of the libraries."""
+    """Return the remarks of a run in which no call is known, for example errors of the libraries, as lines."""
     if found.calls or found.choices:
         return []
     told = [x.message for x in found.remarks if x.analyzer == completeness.NAME]
@@ -233,7 +233,7 @@ def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bo
 
 
 def _name_titles(todo: Sequence[Todo]) -> str:
-    """Return the name of the column of things to do. It tells the order of the list:
+    """Return the heading of the column of things to do. The heading names the order of the list:
 
     =====================================  ==============================================================
     ``to do``                              all are equally sure, or a small saving stands behind others

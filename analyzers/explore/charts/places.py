@@ -113,7 +113,7 @@ def place_names(
         here = away <= _SAME_PLACE
         radius = float(radii[here].max())
         others = _Others(places[~here], radii[~here], boxes)
-        # If two marks overlap, a reader could not tell which of them has the name.
+        # A name beside two overlapping marks would not show to which mark it belongs.
         if named[here].any() or (away[~here] < radius + others.radii + GAP).any():
             continue
         name = Name(mark, text(mark, int(here.sum()) - 1), radius)

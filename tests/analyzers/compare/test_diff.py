@@ -196,7 +196,7 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
 
 
 def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_path: Path) -> None:
-    """``diff`` tells the user that the job picked what ``recommend`` proposed, if the store still knows it."""
+    """``diff`` counts the changed picks that ``recommend`` proposed, if the store still holds its findings."""
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
     ingest([str(log), str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
     text = log.read_text(encoding="utf-8").replace("index 91033", "index 91077").replace("index 91104", "index 91105")

@@ -168,7 +168,7 @@ def test_each_name_of_a_layer_belongs_to_one_mark(example_points: pd.DataFrame) 
     assert draw_layers(example_points, [alone]) == (["layer0"], [])
     # Of three marks in a row, only the left one has room for a name beside it. Lines lead to the others.
     assert draw_layers(example_points, [alone, *marks]) == (["layer0", "layer1"], ["layer2", "layer3"])
-    # Two overlapping marks get no name: a reader could not tell which mark has the name.
+    # Two overlapping marks get no name: it would not show to which mark it belongs.
     assert draw_layers(example_points, [alone, (1_000.0, 3_500.0), (1_010.0, 3_500.0)]) == (["layer0"], [])
     assert draw_layers(example_points, [alone, (1_000.0, 3_500.0), (1_000.1, 3_500.0)]) == (
         ["layer0", "layer1 and 1 more"],

@@ -894,7 +894,7 @@ def test_a_job_that_is_not_seen_has_a_sentence(job_server: Server, tmp_path: Pat
 def test_steps_under_a_dispatch_mode_have_a_sentence(
     watched: str, note: str, job_server: Server, tmp_path: Path
 ) -> None:
-    """The steps call no module, so only the optimizer could tell them. One step whose FLOPs are counted is no news."""
+    """The program calls no module, so its steps are those of the optimizer. A single uncounted step is not reported."""
     program = tmp_path / "p.py"
     program.write_text(
         f"""

@@ -51,7 +51,7 @@ _WORDS = {
 }
 _UNPLAIN = "ran under a tracer, a transform (such as vmap) or a dispatch mode (such as FlopCounterMode)"
 _MANY = 0.05
-"""Share of a job's steps. If more steps than this were not counted, the user is told."""
+"""Fraction (0 to 1) of the counted steps. The user is told of uncounted steps from this number on."""
 _LEADERS = {"optimizer": "another optimizer", "forward": "another model"}
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
