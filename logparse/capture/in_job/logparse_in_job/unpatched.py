@@ -1,7 +1,8 @@
 """Python's functions as they were when logparse started in the job.
 
-A job may replace such a function later: a test patches ``time.monotonic`` or ``open`` with ``unittest.mock``, or stops
-the clock with ``freezegun``. If logparse called the replacement, the job would count logparse's calls among its own.
+A job may replace such a function later: a test patches ``time.monotonic`` or ``open`` with ``unittest.mock``. If
+logparse called the replacement, the job would count logparse's calls among its own. A clock of ``freezegun`` that ticks
+with each reading (``auto_tick_seconds``) is still read while logparse traces: 16 times in one job.
 """
 
 from __future__ import annotations
@@ -12,10 +13,7 @@ import time
 
 
 class Python:
-    """Functions of Python that the job cannot replace for logparse.
-
-    They are attributes of a class, because ``freezegun`` replaces functions of the clock that it finds in modules.
-    """
+    """Functions of Python that the job cannot replace for logparse, because no module has them as attributes."""
 
     monotonic = time.monotonic
     perf_counter = time.perf_counter
