@@ -245,10 +245,15 @@ def _interleave_times(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(us for row in zip_longest(*times) for us in row if us is not None)
 
 
+_SORTS = {"optimizer": 1, "named": 2}
+"""How surely a sort of step is the job's own. A helper process may call a model more often than the job makes steps."""
+
+
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
     """Return how many steps of each kind each process did, and how long they took.
 
-    The keys are the ids of the processes' files. The process with the most steps is last.
+    The keys are the ids of the processes' files. The process that does the job is last: one that calls the function of
+    ``--unit``, else one with optimizer steps, else any other. Among equals, it is the process with the most steps.
     """
     out: dict[str, Units] = {}
     rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
@@ -261,7 +266,7 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
         if kinds and UNIT in values:
             settings = frozenset(values.get(SETTINGS, "").split())
             out[str(source)] = Units(values[UNIT], values.get(TRACING, ""), kinds, ALONE in values, settings)
-    return dict(sorted(out.items(), key=lambda x: x[1].count))
+    return dict(sorted(out.items(), key=lambda x: (_SORTS.get(x[1].sort, 0), x[1].count)))
 
 
 def scale_to_average_unit(tables: Tables) -> Tables:
