@@ -19,6 +19,7 @@ from analyzers.evidence.units import (
     scale_to_average_unit,
     unit_word,
     units,
+    units_by_source,
     units_of_facts,
 )
 from analyzers.job.gpu_time import gpu_time, steps
@@ -202,3 +203,14 @@ def test_traced_calls_are_scaled_to_the_whole_run() -> None:
     assert held["calls"].tolist() == [80, 80]
     alone = scale_to_average_unit(replace(server(), workload=tables(workload=rows[1:]).workload)).workload
     assert alone["calls"].tolist() == [8], "all are of the traces"
+
+
+@pytest.mark.parametrize(("sort", "count"), [("optimizer", 60), ("named", 20)])
+def test_a_helper_that_calls_a_model_more_often_is_not_the_job(sort: str, count: int) -> None:
+    """A spawned process that samples data calls a model 600 times. The learner makes fewer steps, but is the job."""
+    other = "module" if sort == "optimizer" else "optimizer"
+    facts = [
+        fact("job", "unit", sort), fact("job", "unit:x", kind(count, 0)),
+        fact("helper", "unit", other), fact("helper", "unit:x", kind(600, 0)),
+    ]  # fmt: skip
+    assert list(units_by_source(pd.DataFrame(facts))) == ["helper", "job"]
