@@ -164,7 +164,8 @@ def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
 
 def ready(page: Page) -> None:
     """Wait until the HTML page has drawn its view and shows the analyzers' results."""
-    drawn = ("#charts .main-svg:visible", "#charts .no-webgl", ".overview", ".compare #answer p", ".nothing")
+    nothing = "body:has(#content.nothing) #verdict strong"  # The content itself has no height then
+    drawn = ("#charts .main-svg:visible", "#charts .no-webgl", ".overview", ".compare #answer p", nothing)
     page.wait_for_selector(", ".join(drawn))
     page.wait_for_selector("#verdict strong")
     page.wait_for_selector("#verdict .bone", state="detached")
