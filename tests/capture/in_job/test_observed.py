@@ -18,12 +18,15 @@ import gzip
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from logparse.capture import with_overrides
 from logparse.capture.in_job.logparse_in_job import guard as guard_module
 from logparse.capture.in_job.logparse_in_job.guard import Guard
 from tests.capture.in_job.observed import Ran, Server
@@ -637,6 +640,16 @@ for _ in range(9): step()
 print(Event.asked)
 """
 )
+PROGRAMS["g_rollouts_before_the_steps"] = (
+    NET
+    + TRAIN
+    + """
+for _ in range(30):
+    with torch.no_grad():
+        for _ in range(40): net(torch.ones(2, 8))
+    print(step())
+"""
+)
 PROGRAMS["k_two_devices_by_turns"] = (
     DEVICE
     + NET
@@ -670,6 +683,7 @@ UNITS = {
     "g_accumulated": ("optimizer", 30),
     "g_recomputed": ("optimizer", 30),
     "g_evaluated_before_it_is_trained": ("optimizer", 30),
+    "g_rollouts_before_the_steps": ("optimizer", 30),
     "g_threads_of_a_server": ("module", 300),
     "g_threads_that_write_at_once": ("module", 200),
     "g_a_thread_for_each_request": ("module", 40),
@@ -809,6 +823,47 @@ def test_a_short_second_phase_has_a_window(job_server: Server, tmp_path: Path) -
     traced = [traced_kinds(path) for path in observed.traces]
     assert traced == [{"float32[4, 8]"}] * 3 + [{"float32[4, 8] (phase 2)"}]
     assert observed.notes == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "sort", "kind", "traced"),
+    [
+        (5, "module", "float32[2, 8]", 7),
+        (6, "module", "float32[2, 8]", 7),
+        (7, "optimizer", "float32[4, 8]", 1),
+    ],
+)
+def test_steps_that_begin_after_all_windows_have_a_trace(
+    job_server: Server, tmp_path: Path, steps: int, sort: str, kind: str, traced: int
+) -> None:
+    """The traces of the calls before the first step are kept until a step has a trace."""
+    program = tmp_path / "p.py"
+    program.write_text(
+        NET + TRAIN + "with torch.no_grad():\n    for _ in range(200): net(torch.ones(2, 8))\n"
+        f"for _ in range({steps}): step()\n"
+    )
+    plain, observed = job_server.both(program, tmp_path)
+    assert differences(plain.behaviour, observed.behaviour) == []
+    (found,) = observed.units
+    assert found["logparse_units"] == sort
+    assert {name: x["traced"] for name, x in found["kinds"].items()} == {kind: traced}
+    assert {name for path in observed.traces for name in traced_kinds(path)} == {kind}
+    notes = ["no trace of the 6 optimizer steps: too few came after the 200 module calls, which have one"]
+    assert observed.notes == (notes if steps == 6 else [])
+
+
+def test_a_process_that_compiles_for_torch_is_not_observed(tmp_path: Path) -> None:
+    worker = Path(str(torch.__file__)).parent / "_inductor/compile_worker/__main__.py"
+    script = tmp_path / "script.py"
+    script.write_text("import torch")
+    for program, files in ((script, 1), (worker, 0)):
+        folder = tmp_path / program.stem
+        folder.mkdir()
+        environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+        environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
+        done = subprocess.run([sys.executable, program, "--help"], env=environ, capture_output=True, check=False)
+        assert done.returncode == 0
+        assert len(list(folder.iterdir())) == files
 
 
 @pytest.mark.parametrize(

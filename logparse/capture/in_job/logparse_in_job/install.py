@@ -45,10 +45,10 @@ observer: Optional[Observer] = None
 def install() -> None:
     """Start counting and timing the job's steps (training steps or requests) in this process.
 
-    A second call does nothing.
+    A second call does nothing. Nothing is done in a process that compiles for ``torch.compile``.
     """
     global observer  # noqa: PLW0603
-    if observer is None:
+    if observer is None and not ordinary.is_compile_worker():
         observer = Observer()
         observer.guard(_install)(observer)
 

@@ -198,7 +198,7 @@ class Observer:
         here, tracing = self.here, self.tracing
         if here.lean is not None:
             here.lean.undo = None
-        over = self.traced and tracing.is_over
+        over = self.traced and tracing.is_over_for("module")
         if tracing.graphs.capturing or (not over and ordinary.is_capturing()):
             return None
         if ordinary.backward_task() != -1 or dynamo.is_part_of_graph(module):
@@ -384,7 +384,7 @@ class Observer:
             tracing.end_call(window, name)
         elif is_unit:
             if self.traced:
-                if not tracing.is_over:
+                if not tracing.is_over_for(sort):
                     self._move(sort, name)
             elif self._turns is not None:
                 self._take_turn(series)
@@ -457,8 +457,9 @@ class Observer:
 
     def _move(self, sort: str, name: str) -> None:
         """Start the profiler between two steps of the job, let it go on, or stop it, as the plan of traces says."""
-        if self.tracing.is_over:
+        if self.tracing.is_over_for(sort):
             return
+        self.lean.on = False
         if ordinary.in_backward():
             # This is done before the next call of the model.
             self._pending = lambda: self._move(sort, name)
@@ -546,7 +547,7 @@ class Observer:
         """
         with self._lock:  # Several threads of a server may write at once, while others count
             self.lean.fold()
-            sort = unit_of(self._series)
+            sort = self.tracing.sort
             none = "time" if self.tracing.has_windows_of_time else "none"
             series = self._series.get(sort) if sort is not None else None
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
@@ -563,7 +564,7 @@ class Observer:
     def at_end(self) -> None:
         """Finish the present trace and write the counts and remarks to a file, because the Python process ends."""
         self._finish_traces()
-        for note in self._why_no_trace() + self._untraced_phases() + self._left_out_steps():
+        for note in self._why_no_trace() + self._untraced_unit() + self._untraced_phases() + self._left_out_steps():
             self.record.note(note)
         self.write()
 
@@ -636,6 +637,16 @@ class Observer:
         ):
             return []
         return [f"{left_out} {_WORDS[sort]} were neither counted nor traced: they {_UNPLAIN}"]
+
+    def _untraced_unit(self) -> List[str]:
+        """Return a note for the user if only calls or steps have traces that are not regarded as the job's steps."""
+        sort, traced = unit_of(self._series), self.tracing.sort
+        if not self.tracing.written or sort is None or traced is None or traced == sort:
+            return []
+        count, other = self._series[sort].count, self._series[traced].count
+        return [
+            f"no trace of the {count} {_WORDS[sort]}: too few came after the {other} {_WORDS[traced]}, which have one"
+        ]
 
     def _untraced_phases(self) -> List[str]:
         """Return a note for the user if the job ended so soon after a phase began that no window traced it."""

@@ -7,6 +7,7 @@ transform is on), it is assumed that this version also lacks the feature.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Callable, Dict, Mapping
 
@@ -40,6 +41,9 @@ transforms: Callable[[], Any] = _find("_C._functorch.peek_interpreter_stack", No
 """Function that returns None unless a functorch transform is on in this thread."""
 backward_task: Callable[[], int] = _find("_C._current_graph_task_id", -1)
 """Function that returns -1 unless autograd runs a backward pass in this thread."""
+
+
+_COMPILER = os.path.join("torch", "_inductor", "")
 
 
 def is_plain() -> bool:
@@ -86,6 +90,12 @@ def is_data_worker() -> bool:
     """Return True in a process that loads data for a DataLoader. Modules that it calls transform samples."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
+
+
+def is_compile_worker() -> bool:
+    """Return True in a process that compiles or times kernels for ``torch.compile``. It does no step of the job."""
+    program = os.path.normpath((getattr(sys, "argv", None) or [""])[0])
+    return os.sep + _COMPILER in program
 
 
 def is_capturing() -> bool:

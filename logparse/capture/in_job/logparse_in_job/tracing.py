@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 import torch
 
@@ -94,10 +94,22 @@ class OpenWindow:
         self.profile.stop(header, path)
 
 
+class _Earlier(NamedTuple):
+    """Traces of steps that turned out not to be the job's real steps. They are kept until a real step has a trace.
+
+    ``sort`` says how those steps were recognised. ``numbers`` are the numbers of the traces, and ``state`` tells
+    whether the times were steady.
+    """
+
+    sort: str
+    numbers: List[int]
+    state: str
+
+
 class Tracing:
     """Starts and stops the profiler in this process, several times for a few steps of the job each.
 
-    * ``written`` holds the numbers of the traces that were written.
+    * ``written`` holds the numbers of the traces that were written, and that are not deleted.
     * ``series`` holds the steps that were counted, by how they were recognised (``optimizer``, ``request`` …).
     * ``traced`` is the number of steps in each trace (0: nothing is traced).
     * ``seconds`` is the length of a trace, if the user wants a fixed time.
@@ -115,19 +127,17 @@ class Tracing:
         ended: Callable[[], None],
     ) -> None:
         self._record, self._series, self._ended = record, series, ended
-        self._traced, self._seconds, self._expected = traced, seconds, expected
+        self._traced, self._seconds = traced, seconds
         self._lock = threading.Lock()
         self._sort = ""
-        self._windows = self._new_windows()
+        self._windows = Windows(0 if seconds else traced, expected)
+        self._earlier: Optional[_Earlier] = None
         self._by_time = 0
         self._provisional: Optional[int] = None
         self.window: Optional[OpenWindow] = None
         self.graphs = Graphs(bool(traced))
         self.written: List[int] = []
         self.several_threads = False
-
-    def _new_windows(self) -> Windows:
-        return Windows(0 if self._seconds else self._traced, self._expected)
 
     @property
     def leaves_times_alone(self) -> bool:
@@ -143,12 +153,26 @@ class Tracing:
         """True if the profiler is off and will not be started again."""
         return self.window is None and self._windows.done >= MOST and not self._seconds
 
+    def is_over_for(self, sort: str) -> bool:
+        """Return True if no step of this sort will be traced any more.
+
+        If steps of another sort have a trace, but this sort is now regarded as the job's steps, it will be traced, too.
+        """
+        return self.is_over and (self._sort in ("", sort) or unit_of(self._series) != sort)
+
+    @property
+    def sort(self) -> Optional[str]:
+        """How the steps are recognised that have a trace, or will have one. None: nothing was counted."""
+        return self._earlier.sort if self._earlier is not None else unit_of(self._series)
+
     @property
     def state(self) -> str:
         """Tell whether the times of the job's steps were steady when it was traced: ``settled``, or a reason why not.
 
         Returns an empty text if no trace was written.
         """
+        if self._earlier is not None:
+            return self._earlier.state
         return self._windows.ready if self.written else ""
 
     @property
@@ -175,12 +199,14 @@ class Tracing:
         ``sort`` says what kind of call it is, for example ``request``.
         """
         # Calls are traced one by one if several threads of the job do steps.
-        if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
+        if not self.several_threads or not self._traced or self.window is not None or self.is_over_for(sort):
             return None
         series = self._series.get(sort)
         if series is None or unit_of(self._series) != sort or self.graphs.is_tracing or is_busy():
             return None
         with self._lock:
+            if self._sort not in ("", sort) and self.window is None:
+                self._begin_anew()
             plan = self._windows.next(series, Ranks(), one_call=True) if self.window is None else None
             if plan is None:
                 return None
@@ -205,7 +231,7 @@ class Tracing:
         if window is not None and window.sort not in (sort, BY_TIME):
             if not window.is_mine:
                 return
-            self._drop()
+            self._begin_anew()
             window = None
         if window is not None:
             self._go_on(window, sort, name)
@@ -215,7 +241,7 @@ class Tracing:
     def _go_on(self, window: OpenWindow, sort: str, name: str) -> None:
         if window.sort == BY_TIME:
             if not self._seconds and window.is_mine:
-                self._drop()  # The windows of time had begun before the job's first unit
+                self._begin_anew()  # The windows of time had begun before the job's first unit
             return
         if not window.is_mine or window.one_call:
             window.beside += 1
@@ -228,8 +254,8 @@ class Tracing:
     def _begin(self, sort: str) -> None:
         if self.graphs.is_tracing or self.graphs.capturing or is_busy():
             return
-        if self.written and self._sort != sort:
-            self._drop()
+        if self._sort not in ("", sort) and not self._seconds:
+            self._begin_anew()
         with self._lock:
             plan = self._windows.next(self._series[sort], _ranks()) if self.window is None else None
             if plan is None:
@@ -261,6 +287,7 @@ class Tracing:
                 self._windows.given_up(plan, self._series[window.sort])
         else:
             self.written.append(plan.number)
+            self._delete_earlier(window.sort)
             if plan.provisional:
                 self._provisional = plan.number
             else:
@@ -283,10 +310,11 @@ class Tracing:
                 self._finish(write=False)
         self.graphs.give_up()
 
-    def _drop(self) -> None:
-        """Delete all traces so far, because the steps in them turned out not to be the job's real steps.
+    def _begin_anew(self) -> None:
+        """Plan all traces anew, because the steps in the traces so far turned out not to be the job's real steps.
 
-        For example, model calls were traced first, and then the job made its first optimizer step.
+        For example, model calls were traced first, and then the job made its first optimizer step. The traces so far
+        are deleted once a real step has a trace.
         """
         window = self.window
         if window is not None:
@@ -294,12 +322,25 @@ class Tracing:
                 window.end(self.graphs, None)
             finally:
                 self.window = None
-        for number in list(self.written):
+        if self._sort == BY_TIME:
+            self._delete(self.written)
+        elif self.written and self._earlier is None:
+            self._earlier = _Earlier(self._sort, list(self.written), self._windows.ready)
+        self._windows.begin_anew()
+        self._sort, self._by_time, self._provisional = "", 0, None
+
+    def _delete_earlier(self, sort: str) -> None:
+        """Delete the traces of steps that were not the job's real steps, because a step of this sort has a trace."""
+        earlier, self._earlier = self._earlier, None
+        if earlier is None or earlier.sort == sort:
+            return
+        self._delete(earlier.numbers)
+        for kind in self._series[earlier.sort].kinds.values():
+            kind.traced = 0
+
+    def _delete(self, numbers: List[int]) -> None:
+        for number in list(numbers):
             self._remove(number)
-        for series in self._series.values():
-            for kind in series.kinds.values():
-                kind.traced = 0
-        self._windows, self._by_time, self._provisional = self._new_windows(), 0, None
 
     def _remove(self, number: int) -> None:
         if number in self.written:

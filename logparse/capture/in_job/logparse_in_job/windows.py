@@ -78,12 +78,20 @@ class Windows:
 
     def __init__(self, units: int, expected: int = 0) -> None:
         self._units, self._expected = units, expected
+        self._numbers = self._plans = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Plan the traces from the start, because the steps that were traced are not the job's steps, as it turned out.
+
+        The new traces get new numbers, so that the earlier traces are kept until there is a new one.
+        """
+        self._plans += 1
         self.provisional = False
-        self.done = 0 if units else MOST
+        self.done = 0 if self._units else MOST
         self.begin_at = 0
         self.ready = ""
         self._given_up = 0
-        self._numbers = 0
         # In the present phase of the job, there are at least this many windows, counted as in ``done``.
         self._least, self._phases = _FEW, 1
 
@@ -171,18 +179,23 @@ class Windows:
             ready = f"not settled after {series.count} of {self._expected} units"
         return ready
 
+    @property
+    def _announced(self) -> str:
+        """The key in the ranks' store. Each rank makes its plans in the same order, because all do the same steps."""
+        return f"{_ANNOUNCED}_{self._plans}"
+
     def _announce(self, series: Series, store: Any) -> None:
         ready = self._ready(series)
         if ready:
             usual = series.usual_us or math.inf
             self.ready = ready
             self.begin_at = series.count + _AHEAD + min(int(1e6 * _AHEAD_S / max(usual, 1.0)), _MOST_AHEAD)
-            store.set(_ANNOUNCED, f"{self.begin_at} {ready}")
+            store.set(self._announced, f"{self.begin_at} {ready}")
 
     def _listen(self, series: Series, store: Any) -> None:
-        if series.count < LEAST or not store.check([_ANNOUNCED]):
+        if series.count < LEAST or not store.check([self._announced]):
             return
-        at, _, self.ready = store.get(_ANNOUNCED).decode().partition(" ")
+        at, _, self.ready = store.get(self._announced).decode().partition(" ")
         self.begin_at = int(at)
         if series.count > self.begin_at:  # Windows with different units on the ranks cannot be compared
             self._numbers += 1
