@@ -56,7 +56,7 @@ INNER, STEP_US = 150, 30e3
 STARTS, PAIRS, WARM_UP = 5, 600, 400
 HOT_LOOP = 60
 LAYERS, WIDTH, TOKENS, STEP_PAIRS = 12, 768, 256, 150
-"""Of the transformer: layers, width of a token, tokens of a sequence, and how many pairs of its steps are timed."""
+"""Layers of the transformer, width of a token, tokens of a sequence, and how many pairs of its steps are timed."""
 
 
 class Sides:
