@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from logparse.capture.in_job.logparse_in_job.graphs import Graphs
 from tests.capture.in_job.observed import Server
 
 pytest.importorskip("torch")
@@ -93,3 +94,9 @@ def test_replays_in_windows_are_noted_and_are_units_of_their_kinds(folder: Path)
     content = json.loads(units.read_text())
     assert content["logparse_units"] == "graph"
     assert {name: kind["count"] for name, kind in content["kinds"].items()} == {"graph 3": 600, "graph 4": 200}
+
+
+def test_graphs_of_a_process_that_has_replaced_its_program_have_names_of_their_own() -> None:
+    graphs = Graphs("394-2", traces=True)
+    graphs.note_replay("1")
+    assert graphs.replays == ["394-2.1"]

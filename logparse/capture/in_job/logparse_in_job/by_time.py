@@ -10,7 +10,6 @@ uses a GPU, so a job on CPUs has no additional thread.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from typing import Any, Callable, List
 
@@ -61,7 +60,7 @@ class ByTime:
 
     def _run(self) -> None:
         quiet_since, windows = None, 0
-        has_gpu = any(map(os.path.exists, _GPUS))
+        has_gpu = any(map(Python.exists, _GPUS))
         while windows < _WINDOWS and self._wanted():
             Python.sleep(_POLL_S)
             if has_gpu and not ordinary.on_gpu():

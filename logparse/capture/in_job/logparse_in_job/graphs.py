@@ -21,11 +21,13 @@ _MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
 class Graphs:
     """The CUDA graphs that the job captures and replays in this process.
 
+    * ``process`` names this process (see ``Record``). It is a part of each graph's name in the traces.
     * ``capturing`` is the number of graphs that are being captured now.
     * ``replays`` lists the graphs that were replayed since the profiler was started.
     """
 
-    def __init__(self, traces: bool) -> None:
+    def __init__(self, process: str, traces: bool) -> None:
+        self._process = process
         self.capturing = 0
         self.replays: List[str] = []
         self._numbers = itertools.count(1)
@@ -56,7 +58,7 @@ class Graphs:
 
     def note_replay(self, number: str) -> None:
         if len(self.replays) <= _REPLAYS:
-            self.replays.append(f"{Python.getpid()}.{number}")
+            self.replays.append(f"{self._process}.{number}")
 
     def capture_begins(self, graph: Any) -> None:
         self.new_number(graph)
@@ -76,7 +78,7 @@ class Graphs:
         if profile is None:
             return
         try:
-            profile.stop({"logparse_graph": f"{Python.getpid()}.{self.number(graph)}"}, path)
+            profile.stop({"logparse_graph": f"{self._process}.{self.number(graph)}"}, path)
         finally:
             self._captures += 1
             self._seconds += Python.monotonic() - self._began_s

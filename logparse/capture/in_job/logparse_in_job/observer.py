@@ -129,7 +129,7 @@ class Observer:
             from .trial import Trial
 
             with contextlib.suppress(OSError):  # A process outlives the trial, and the file of its request is gone
-                self.trial = Trial(self.folder, self.tracing.graphs)
+                self.trial = Trial(self.folder, self.record.process, self.tracing.graphs)
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 

@@ -24,12 +24,13 @@ class Record:
     """Writes the file ``units_PID.json``, in which a process of the job lists its steps. Also names the trace files.
 
     * ``alone``: True if nothing is traced.
+    * ``process``: the name of this process in the names of its files.
     * ``due_s``: the moment from which the file must be written again (``time.monotonic``).
     * ``notes``: the remarks for the user.
     """
 
     def __init__(self, folder: str, alone: bool) -> None:
-        self._folder, self._alone, self._process = folder, alone, _name_process(folder)
+        self._folder, self._alone, self.process = folder, alone, _name_process(folder)
         self.due_s = Python.monotonic() + _EVERY_S
         self.notes: List[str] = []
 
@@ -38,13 +39,13 @@ class Record:
             self.notes.append(text)
 
     def trace_path(self, window: int) -> str:
-        return os.path.join(self._folder, f"trace_{self._process}_{window}.json.gz")
+        return os.path.join(self._folder, f"trace_{self.process}_{window}.json.gz")
 
     def capture_path(self, graph: str) -> str:
         """Return the path of the trace file for the capture of a CUDA graph. The folder is made if it is missing."""
         folder = os.path.join(self._folder, "capture_traces")
         Python.makedirs(folder, exist_ok=True)
-        return os.path.join(folder, f"trace_{self._process}_g{graph}.json.gz")
+        return os.path.join(folder, f"trace_{self.process}_g{graph}.json.gz")
 
     @property
     def is_due(self) -> bool:
@@ -74,7 +75,7 @@ class Record:
         if self.notes:
             found["notes"] = self.notes
         found.update(rank_of_job())
-        write_whole(os.path.join(self._folder, f"units_{self._process}.json"), found)
+        write_whole(os.path.join(self._folder, f"units_{self.process}.json"), found)
 
 
 def _name_process(folder: str) -> str:

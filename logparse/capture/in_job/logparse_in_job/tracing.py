@@ -135,7 +135,7 @@ class Tracing:
         self._by_time = 0
         self._provisional: Optional[int] = None
         self.window: Optional[OpenWindow] = None
-        self.graphs = Graphs(bool(traced))
+        self.graphs = Graphs(record.process, bool(traced))
         self.written: List[int] = []
         self.several_threads = False
 

@@ -116,11 +116,11 @@ class Trial:
       call.
     """
 
-    def __init__(self, folder: str, graphs: Graphs) -> None:
+    def __init__(self, folder: str, process: str, graphs: Graphs) -> None:
         self._graphs = graphs
         with Python.open(os.environ["LOGPARSE_TRY"], encoding="utf-8") as file:
             plan = Python.loads(file.read())
-        self._path = os.path.join(folder, f"try_{Python.getpid()}.json")
+        self._path = os.path.join(folder, f"try_{process}.json")
         self._left: List[str] = list(plan["actions"])
         self._seconds, self._expected = float(plan["seconds"]), int(plan.get("expected", 0))
         self._floor, self._rows = float(plan["floor"]), list(plan.get("rows", []))

@@ -2,7 +2,8 @@
 
 A job may replace such a function later: a test patches ``time.monotonic`` or ``open`` with ``unittest.mock``. If
 logparse called the replacement, the job would count logparse's calls among its own. A clock of ``freezegun`` that ticks
-with each reading (``auto_tick_seconds``) is still read while logparse traces: 16 times in one job.
+with each reading (``auto_tick_seconds``) ticks all the same while logparse traces: 16 times in one job, four times in
+each of four windows. PyTorch's own profiler reads ``perf_counter_ns`` when it starts (``torch/autograd/profiler.py``).
 """
 
 from __future__ import annotations
