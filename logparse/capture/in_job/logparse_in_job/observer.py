@@ -37,7 +37,7 @@ from .record import Record
 from .sizes import sizes
 from .tracing import MAIN_THREAD, OpenWindow, Tracing
 from .under_way import Calls, UnderWay
-from .units import LEAST, PERIODS, Leader, Series, unit_of
+from .units import LEAST, ORDER, PERIODS, Leader, Series, unit_of
 from .unpatched import Python
 
 _OPTIMIZERS = Optimizer.__init__.__code__.co_filename
@@ -639,14 +639,16 @@ class Observer:
         return [f"{left_out} {_WORDS[sort]} were neither counted nor traced: they {_UNPLAIN}"]
 
     def _untraced_unit(self) -> List[str]:
-        """Return a note for the user if only calls or steps have traces that are not regarded as the job's steps."""
-        sort, traced = unit_of(self._series), self.tracing.sort
-        if not self.tracing.written or sort is None or traced is None or traced == sort:
+        """Return a note for the user if steps have no trace because they are too few beside calls of another sort."""
+        traced = self.tracing.sort
+        if not self.traced or not self.tracing.written or traced is None:
+            return []
+        sort = next(x for x in ORDER if x == traced or (x in self._series and self._series[x].count > 1))
+        if sort == traced:
             return []
         count, other = self._series[sort].count, self._series[traced].count
-        return [
-            f"no trace of the {count} {_WORDS[sort]}: too few came after the {other} {_WORDS[traced]}, which have one"
-        ]
+        why = f"they are too few beside the {other} {_WORDS[traced]}, which have one"
+        return [f"no trace of the {count} {_WORDS[sort]}: {why}"]
 
     def _untraced_phases(self) -> List[str]:
         """Return a note for the user if the job ended so soon after a phase began that no window traced it."""
