@@ -14,6 +14,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 _JOINED = re.compile(r'"\s*\n\s*f?"')
 """Pattern of the gap between two string literals that Python joins."""
+_FOLDER = re.compile(r'Path\(__file__\)\.parent((?: / "[^"]+")+)')
 _STORED = {"golden", "goldens", "screens"}
 """Names of the folders with stored results."""
 
@@ -24,12 +25,19 @@ def quotes(path: Path, words: str) -> bool:
     return " ".join(words.split()) in " ".join(_JOINED.sub("", text).split())
 
 
-def tests_of(stored: Path) -> Iterator[Path]:
-    """Yield the test files that compare with a stored result: those beside its folder that use goldens."""
-    folder = next(x for x in stored.parents if x.name not in ("golden", "screen"))
-    if folder.parts[len(TESTS.parts) :][:1] in (("goldens",), ("screens",)):
-        folder = TESTS
-    yield from (x for x in folder.glob("test_*.py") if re.search(r"golden", x.read_text(encoding="utf-8"), re.I))
+def stored_in(test: Path) -> Iterator[Path]:
+    """Yield the folders with stored results that a test file names, as in ``Path(__file__).parent / "golden"``."""
+    for names in _FOLDER.findall(test.read_text(encoding="utf-8")):
+        folder = test.parent.joinpath(*re.findall('"(.+?)"', names))
+        if _STORED.intersection(folder.relative_to(TESTS).parts):
+            yield folder
+
+
+def tests_of(stored: Path) -> list[Path]:
+    """Return the test files that compare with a stored result, because they name its innermost folder."""
+    naming = [(folder, test) for test in TESTS.rglob("test_*.py") for folder in stored_in(test)]
+    inner = max((len(folder.parts) for folder, _ in naming if folder in stored.parents), default=0)
+    return [test for folder, test in naming if folder in stored.parents and len(folder.parts) == inner]
 
 
 def quoting(words: str) -> list[Path]:

@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 
 from analyzers.evidence.tables import Settings
+from logparse.errors import EmissionError
 from logparse.libraries.kinds.format import Head
-from logparse.model import Gain, GemmProblem, Measurement, Reject
-from tests.analyzers.build import call, tables, work
+from logparse.model import Gain, Measurement, Override, Reject, Solution
+from tests.analyzers.build import tables, trace_rows
 from tests.analyzers.example import gemm
 from tests.libraries.reading import Memory
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = re.findall(r"^```python\n(\"\"\".*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M | re.S)
+
+
+CHOSEN = (("slow", 9.0), ('fast "{', 5.0))
 
 
 def example(word: str) -> dict[str, Any]:
@@ -70,17 +74,24 @@ def test_the_example_of_an_override_format_reads_json() -> None:
     [made] = format.merging.write(offers, "choices.json", {}, 1)
     assert [x.text for x in format.inspect(made.name, made.data, {}).rows] == [used.text]
     assert format.inspect("choices.json", b"[]", {}).accepted is False
+    kernels = [
+        Override(problem=used.problem, solution=Solution("kernelbench", x), target={}, time_us=us) for x, us in CHOSEN
+    ]
+    assert all(map(format.writer.accepts, kernels))
+    [made] = format.writer.write(kernels, {})
+    [row] = format.inspect(made.name, made.data, {}).rows
+    assert (row.problem, row.solution, row.time_us, row.live) == (used.problem, kernels[1].solution, 5.0, True)
+    with pytest.raises(EmissionError, match="no key"):
+        format.writer.write([replace(kernels[0], problem=replace(used.problem, batch_count=2))], {})
 
 
-@pytest.mark.parametrize(("slow_us", "count"), [(120.0, 1), (114.0, 0)])
+@pytest.mark.parametrize(("slow_us", "count"), [(120.0, 1), (119.0, 0)])
 def test_the_example_of_a_finding_finds_the_slow_leading_dimension(slow_us: float, count: int) -> None:
-    fast = replace(gemm(1), lda=4160)
-    times: list[tuple[GemmProblem, float]] = [(fast, 100.0), (replace(fast, lda=4097), slow_us)]
-    row = {"source_id": "trace", "run": "r", "op": "aten::mm", "kernel": "Cijk_", "calls": 4}
-    traced = tables(
-        kernels=[row | {"problem": x.text, "total_us": 4 * us, "min_us": us, "max_us": us} for x, us in times],
-        calls=[call(x.text, count=4, source_id="trace", category="profiler") for x, _ in times],
-        workload=[work(x.text, 4) for x, _ in times],
-    )
-    found = example("leading dimensions")["find"](traced, Settings())
-    assert [(x.per_call, x.calls) for x in found] == [(Gain(120.0, 100.0), 4)] * count
+    fast, slow = replace(gemm(1), lda=4160), replace(gemm(1), lda=4097)
+    find = example("leading dimensions")["find"]
+    found = find(tables(**trace_rows((fast, 100.0), (slow, slow_us))), Settings())
+    assert [(x.problem, x.per_call, x.calls) for x in found] == [(slow.normal, Gain(120.0, 100.0), 4)] * count
+    unknown = replace(slow, lda=None)
+    assert not find(tables(**trace_rows((fast, 100.0), (unknown, 900.0))), Settings()), "it does not guess"
+    one, two = trace_rows((fast, 100.0)), trace_rows((slow, 900.0), source="two")
+    assert not find(tables(**{name: one[name] + two[name] for name in one}), Settings()), "two GPUs may differ"

@@ -8,20 +8,22 @@ import pytest
 
 from tests import saying
 
+HERE = "GOLDEN = Path(__file__).parent"
+
 
 def test_code_stored_results_and_pages_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``make saying`` finds a text in code even if the code breaks its lines or joins it from several literals.
 
-    If the text is in a stored result (golden), the tests in the folder of this result are found.
+    If the text is in a stored result (golden), the tests that name the folder of this result are found.
     """
     tests = tmp_path / "tests"
     files = {
         "tests/a/test_code.py": 'assert text == (\n    "keep the "\n    f"GPU busy"\n)\n',
-        "tests/a/test_golden.py": "def test_it(golden: Goldens) -> None: ...\n",
-        "tests/b/test_stored.py": "def test_it(golden: Goldens) -> None: ...\n",
-        "tests/b/test_other.py": "pass\n",
+        "tests/a/test_golden.py": f'{HERE} / "golden"\n',
+        "tests/b/test_stored.py": f'{HERE} / "golden" / "screen"\n',
+        "tests/b/test_other.py": f'{HERE} / "golden"\n',
         "tests/b/golden/screen/case.txt": "list: keep the\n    GPU busy\n",
-        "tests/test_screens.py": "def test_it(golden: Goldens) -> None: ...\n",
+        "tests/test_screens.py": f'{HERE} / "screens"\n',
         "tests/screens/case.txt": "nothing\n",
         "tests/notes.txt": "keep the GPU busy, but no stored result\n",
         "README.md": "Keep calm.\n",
@@ -35,6 +37,13 @@ def test_code_stored_results_and_pages_are_searched(tmp_path: Path, monkeypatch:
     assert found == ["a/test_code.py", "b/test_stored.py", "test_docs.py"]
     assert saying.quoting("nothing") == [tests / "test_screens.py"]
     assert saying.quoting("words of no test") == []
+
+
+def test_every_stored_result_has_a_test_that_names_its_folder() -> None:
+    files = [x.relative_to(saying.TESTS) for x in saying.TESTS.rglob("*") if x.is_file()]
+    stored = {saying.TESTS / x.parent for x in files if {"golden", "goldens", "screens"}.intersection(x.parts[:-1])}
+    assert stored
+    assert [str(x) for x in stored if not saying.tests_of(x / "case.txt")] == []
 
 
 def test_no_words_are_refused() -> None:

@@ -192,7 +192,7 @@ _ADVICE: Mapping[str, str] = {
     r"torch:fused": FUSION,
     r"torch:blas=.*": "Choose the library for all matrix products: torch.backends.cuda.preferred_blas_library(…).",
     r"torch:gemm|torch:im2col": "Write the convolution as a matrix product in the program.",
-    # Only stores that earlier versions wrote have these solutions.
+    # A table that names a kernel, but no library, gives such a solution.
     r"kernel:.*": "Call your own kernel in place of the library's.",
     r"cudnn:.*": (
         "No setting makes PyTorch use one particular plan of cuDNN. PyTorch's benchmark mode times several plans."

@@ -5,7 +5,8 @@
   from a trace's kernels, or is a file's only time (a default, a verbose log, a bench line).
 * Not claimed: that a faster kernel exists. The user is advised to search, and never given an override. As soon as a
   second kernel has been timed, ``suboptimal-pick`` compares the two times instead.
-* Not judged: GEMMs and convolutions without measured times of their type, operation and device.
+* Not judged: GEMMs and convolutions without measured times of their type, operation and device. A GEMM that is slow
+  because of its leading dimensions is left to ``leading-dimension``.
 
 How often a finding is right was measured with groups of sizes left out: of 2,522 flagged defaults of rocBLAS on an
 MI300X, 93 % gain 10 % or more (docs/expected.md). If the comparable times of GEMMs are shipped, no such rate is known,
@@ -22,6 +23,7 @@ from analyzers.evidence.comparable import Expected, Neighbour
 from analyzers.evidence.expected_times import SHIPPED
 from analyzers.evidence.joins import calls_of, facts_of
 from analyzers.evidence.tables import Settings, Tables
+from analyzers.findings import leading_dimension
 from analyzers.findings.finding import Analyzer
 from analyzers.job.expectations import expectations
 from logparse.devices import devices
@@ -71,10 +73,12 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return one finding per GEMM or convolution that takes longer than the times of similar ones suggest."""
     out = []
     facts = facts_of(tables)
+    # The cause of a slow leading dimension is known, and a search is not its remedy.
+    explained = leading_dimension.explained(tables, settings)
     for device, (rows, found) in expectations(tables, settings).items():
         now = rows["now_us"].to_numpy(dtype="float64")
         with np.errstate(invalid="ignore"):
-            flagged = np.flatnonzero(now > found.high_us)
+            flagged = np.flatnonzero((now > found.high_us) & ~rows["problem"].isin(explained).to_numpy(dtype=bool))
         calls = calls_of(tables, rows["problem"].iloc[flagged])
         for i in flagged.tolist():
             row = {str(key): value for key, value in rows.iloc[i].items()}

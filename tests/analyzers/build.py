@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
 from analyzers.evidence.tables import Tables
 from logparse.links import find_link_level
-from logparse.model import ConvProblem, GemmProblem, problem_from_text
+from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 
 COLUMNS: Mapping[str, str] = {
     "sources": "source_id run path format bytes lines splits call_lines message_lines measurement_lines fact_lines "
@@ -28,6 +29,7 @@ COLUMNS: Mapping[str, str] = {
     "facts": "source_id run name value",
 }
 NUMBERS = frozenset({"time_us", "min_us", "max_us", "std_us", "count", "calls", "total_us", "flops", "pid"})
+MI300X: Mapping[str, str] = {"device": "AMD Instinct MI300X", "cu_count": "304"}
 
 
 def frame(table: str, rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
@@ -108,3 +110,19 @@ def message(category: str, function: str = "f", text: str = "") -> dict[str, obj
 
 def facts(source: str, **values: str) -> list[dict[str, object]]:
     return [{"source_id": source, "run": "r", "name": name, "value": value} for name, value in values.items()]
+
+
+def trace_rows(
+    *times: tuple[Problem, float], calls: int = 4, source: str = "trace", device: Mapping[str, str] = MI300X
+) -> dict[str, Any]:
+    """Return the rows of a trace for ``tables``: matrix products or convolutions that were each called ``calls`` times.
+
+    ``times`` has the time of one call in µs.
+    """
+    row = {"source_id": source, "run": "r", "op": "aten::mm", "kernel": "Cijk_", "calls": calls}
+    return {
+        "kernels": [row | {"problem": p.text, "total_us": us * calls, "min_us": us, "max_us": us} for p, us in times],
+        "calls": [call(p.text, count=calls, source_id=source, category="profiler") for p, _ in times],
+        "workload": [work(p.text, calls, calls_from="profiler") for p, _ in times],
+        "facts": facts(source, **device),
+    }

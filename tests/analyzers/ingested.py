@@ -27,7 +27,7 @@ HERE = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
     """Write files (name → text) and read them into the store (Parquet folder) as one run.
 
-    Returns the tables of the run.
+    ``MadeTrace`` (``tests/libraries/torch_profiler/made.py``) makes the text of a trace. Returns the tables of the run.
     """
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

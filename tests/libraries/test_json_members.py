@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logparse.libraries.kinds.json_members import Member, members_of
-from logparse.libraries.kinds.override_format import cut_members
+from logparse.libraries.kinds.json_members import Member, items_of, members_of
+from logparse.libraries.kinds.override_format import cut_items, cut_members
 
 NAMES = st.sampled_from(["a", "b", 'quote " and }', "µ, {", ""])
 VALUES = st.recursive(
@@ -33,6 +33,24 @@ def test_every_member_is_found_at_its_place(pairs: list[tuple[str, object]], bla
     assert cut(data, (), lambda line, text: True) == data
     rest = members_of(cut(data, (), lambda line, text: False))
     assert [(x.name, x.value) for x in rest] == [x for x in pairs if x[0] != "a"]
+
+
+@given(st.lists(VALUES), st.sampled_from(["", "\n", "\r\n "]), st.booleans())
+def test_every_item_of_a_list_is_found_at_its_place(values: list[object], blank: str, escaped: bool) -> None:
+    texts = [json.dumps(x, ensure_ascii=escaped) for x in values]
+    items = f"{blank},{blank}".join(texts)
+    data = f'{{{blank}"µ": [1],{blank}"a["{blank}:{blank}[{blank}{items}{blank}],{blank}"b": 2}}'.encode()
+    found = items_of(members_of(data)[1])
+    assert [x.value for x in found] == values
+    assert [data[x.offset : x.end].decode() for x in found] == [x.text for x in found] == texts
+    assert [x.line for x in found] == [data.count(b"\n", 0, x.offset) + 1 for x in found]
+    cut = cut_items("a[")
+    assert cut(data, (), lambda line, text: True) == data
+    assert json.loads(cut(data, (), lambda line, text: False)) == {"µ": [1], "a[": [], "b": 2}
+    for item in found:
+        rest = json.loads(cut(data, (), lambda line, text, item=item: text != b" ".join(item.text.encode().split())))
+        assert rest["a["] == [x for x, y in zip(values, found, strict=True) if y.text.split() != item.text.split()]
+    assert items_of(members_of(data)[2]) == [], "no list"
 
 
 def test_names_that_occur_again_are_reported() -> None:

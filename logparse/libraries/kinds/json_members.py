@@ -1,7 +1,7 @@
 """Read the members of a file that is one JSON object, each with its place in the file.
 
 Python's ``json.loads`` keeps only the last of several members with one name, and no places.  ``members_of`` yields all
-of them, so that a format can report the members that a library ignores.
+of them, so that a format can report the members that a library ignores.  ``items_of`` yields the items of a list in it.
 """
 
 from __future__ import annotations
@@ -70,6 +70,32 @@ def members_of(data: bytes) -> list[Member]:
         raise ValueError("it is not a JSON object")
     last = {member.name: member for member in found}
     return [x if last[x.name] is x else replace(x, later=last[x.name].line) for x in found]
+
+
+def items_of(member: Member) -> list[Member]:
+    """Return the items of a list, which is the value of a member.  Returns no items if the value is no list.
+
+    An item's ``name`` is its position (from 0).
+    """
+    if not isinstance(member.value, list):
+        return []
+    text, repeated = member.text, list[str]()
+    decoder = json.JSONDecoder(object_pairs_hook=lambda pairs: _make_dict(pairs, repeated))
+    colon = _skip_blanks(text, decoder.raw_decode(text)[1])
+    at = _skip_blanks(text, _skip_blanks(text, colon + 1) + 1)
+    counted, line, offset, out = 0, member.line, member.offset, list[Member]()
+    while text[at] != "]":
+        repeated.clear()
+        value, end = decoder.raw_decode(text, at)
+        line += text.count("\n", counted, at)
+        offset += len(text[counted:at].encode())
+        counted, own = at, text[at:end]
+        names = tuple(dict.fromkeys(repeated))
+        out.append(Member(str(len(out)), value, own, line, offset, len(own.encode()), repeated=names))
+        at = _skip_blanks(text, end)
+        if text[at] == ",":
+            at = _skip_blanks(text, at + 1)
+    return out
 
 
 def _make_dict(pairs: Sequence[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from io import BytesIO
 from typing import Any, TypeAlias
 
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Source, Writer
-from logparse.libraries.kinds.json_members import Member, members_of
+from logparse.libraries.kinds.json_members import Member, items_of, members_of
 from logparse.libraries.kinds.reading import Note, Offer, Reading, Row, Verdict, remarks_on
 from logparse.model import Problem, Record, Solution
 from logparse.target import Facts
@@ -170,18 +170,38 @@ def cut_members(is_row: Callable[[Member], bool]) -> Callable[[bytes, Iterable[R
         members = members_of(data)
         if not members:
             return data
-        # A piece of the file is a member with the blanks around it, without the commas.
-        first = data.index(b"{") + 1
-        begins = [first, *(data.index(b",", x.end) + 1 for x in members[:-1])]
-        ends = [*(x - 1 for x in begins[1:]), members[-1].end]
-        kept = [
-            data[begin:end]
-            for member, begin, end in zip(members, begins, ends, strict=True)
-            if not is_row(member) or keep(member.line, b" ".join(data[member.offset : member.end].split()))
-        ]
-        return data[:first] + b",".join(kept) + data[members[-1].end :]
+        return _cut_pieces(data, data.index(b"{") + 1, members, lambda x: not is_row(x) or _stays(data, x, keep))
 
     return cut
+
+
+def cut_items(name: str) -> Callable[[bytes, Iterable[Row], Keep], bytes]:
+    """Make the field ``cut`` of an override format in JSON whose rows are the items of a list.
+
+    ``name`` is the name of the member whose value is the list.
+    """
+
+    def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
+        items = [item for x in members_of(data) if x.name == name and x.unused is None for item in items_of(x)]
+        if not items:
+            return data
+        first = data.rindex(b"[", 0, items[0].offset) + 1
+        return _cut_pieces(data, first, items, lambda x: _stays(data, x, keep))
+
+    return cut
+
+
+def _stays(data: bytes, row: Member, keep: Keep) -> bool:
+    return keep(row.line, b" ".join(data[row.offset : row.end].split()))
+
+
+def _cut_pieces(data: bytes, first: int, members: Sequence[Member], stays: Callable[[Member], bool]) -> bytes:
+    """Remove members of a JSON object, or items of a list.  ``first`` is the place behind the opening bracket."""
+    # A piece of the file is a member with the blanks around it, without the commas.
+    begins = [first, *(data.index(b",", x.end) + 1 for x in members[:-1])]
+    ends = [*(x - 1 for x in begins[1:]), members[-1].end]
+    kept = [data[begin:end] for member, begin, end in zip(members, begins, ends, strict=True) if stays(member)]
+    return data[:first] + b",".join(kept) + data[members[-1].end :]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +247,8 @@ class OverrideFormat:
     * ``lines``: returns rows as lines of a file.  ``merge`` writes its files with this function.  A user's own rows are
       also kept with it.
     * ``cut``: returns the file without some of its rows.  For each row, in the file's order, it asks whether the row
-      stays.  All other bytes stay.  The default is for rows that are lines.  ``cut_members`` is for members of JSON.
+      stays.  All other bytes stay.  The default is for rows that are lines.  ``cut_members`` is for members of JSON,
+      ``cut_items`` for items of a list in it.
     * ``find_copy_obstacle``: returns the reason why no row of one file may be copied into another file of this format,
       or None.  Without this function, a user's own rows are not kept.
     * ``merging``, ``conversion``: used by ``merge`` and ``convert``.

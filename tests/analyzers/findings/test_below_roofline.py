@@ -13,10 +13,9 @@ from analyzers.recommend.ranking import recommend, to_search
 from analyzers.replay.plan import PRIOR_REGRET, plan
 from logparse.model import ConvProblem, Finding, GemmProblem, problem_from_text
 from logparse.roofline import roofline_us
-from tests.analyzers.build import call, facts, measurement, tables, work
+from tests.analyzers.build import MI300X, facts, measurement, tables, trace_rows, work
 from tests.analyzers.example import W, gemm
 
-MI300X = {"device": "AMD Instinct MI300X", "cu_count": "304"}
 LARGE: list[GemmProblem | ConvProblem] = [replace(gemm(1), m=4096, n=4096 + 256 * i, k=4096) for i in range(6)]
 
 
@@ -33,17 +32,7 @@ def make_trace_tables(
 
     ``times`` has the time of one call in µs.
     """
-    rows = [
-        {"source_id": source, "run": "r", "op": "aten::mm", "problem": p.text, "kernel": "Cijk_", "calls": calls}
-        | {"total_us": us * calls, "min_us": us, "max_us": us}
-        for p, us in times
-    ]
-    return tables(
-        kernels=rows,
-        calls=[call(p.text, count=calls, source_id=source, category="profiler") for p, _ in times],
-        workload=[work(p.text, calls, calls_from="profiler") for p, _ in times],
-        facts=facts(source, **MI300X),
-    )
+    return tables(**trace_rows(*times, calls=calls, source=source))
 
 
 def planted() -> Tables:

@@ -28,7 +28,6 @@ from hypothesis import strategies as st
 from analyzers.overrides import bisect as searching
 from analyzers.overrides.bisect import Verdict, ddmin, narrow_down_rows
 from analyzers.overrides.lint import by_name, content_of, format_of
-from logparse.libraries.aiter.lookup import VARIABLES
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.kinds.override_format import OverrideFormat
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
@@ -179,22 +178,16 @@ def test_real_files_are_taken_apart(path: str) -> None:
 def copy_of(file: Emission) -> str:
     """Return the path of the shortened override file as a shell expression, for example ``$LOGPARSE_TABLE``.
 
-    An override file is the user's choice of kernels.
+    An override file is the user's choice of kernels. ``logparse bisect`` runs the user's test command with shortened
+    copies of the file. The settings of the file's format tell the library where the copy is.
     """
-    # logparse bisect searches for bad lines in an override file. For this it runs the user's test command with
-    # shortened copies of the file. The environment variable differs for each format.
-    named = {
-        "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
-        "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
-        "tunableop-results": "${PYTORCH_TUNABLEOP_FILENAME%.csv}0.csv",
-        "miopen-find-db": f"$MIOPEN_USER_DB_PATH/{file.name}",
-        "miopen-perf-db": f"$MIOPEN_USER_DB_PATH/{file.name}",
-        "transformer-engine-cache": "$TE_HIPBLASLT_ALGO_LOAD",
-        "moe-config": f"$VLLM_TUNED_CONFIG_FOLDER/{file.name}",
-        "aiter": f"${VARIABLES['bf16_tuned_gemm']}",
-        "aiter-kernels": f"${VARIABLES['a8w8_bpreshuffle_tuned_gemm']}",
-    }
-    return named.get(format_of(file.name, file.data).name, "$LOGPARSE_TABLE")
+    merging = format_of(file.name, file.data).merging
+    made = merging.write((), file.name, dict(merging.header(file.name, file.data)), 1)[0]
+    place = {"{path}": "", "{folder}": f"/{file.name}"}
+    for name, path, rest in re.findall(r"^export (\w+)=(\{path\}|\{folder\})(.*)$", made.use, re.M):
+        # TunableOp puts the number of the GPU before the end of the name.
+        return f"${{{name}%.csv}}0.csv" if rest else f"${name}{place[path]}"
+    return "$LOGPARSE_TABLE"
 
 
 def holds(file: Emission, *rows: str) -> str:
@@ -211,7 +204,8 @@ def unique(format: OverrideFormat, file: Emission) -> list[tuple[int, str]]:
 
     def keep(line: int, text: bytes) -> bool:
         item = text.decode().rpartition("=")[2] if format.convolutions else text.decode()
-        found.append(item.partition("{")[0] if format.name == "moe-config" else item)
+        # A row of JSON may stand on several lines, but the test command searches in single lines.
+        found.append(item if item in file.data.decode() else item.partition("{")[0])
         return True
 
     format.cut(file.data, format.reader(file.name, file.data, {}).rows, keep)

@@ -13,10 +13,12 @@ The job's objects hold nothing of ours: no hook on a module, an      ``copy.deep
 optimizer or a graph.                                                TorchScript copy what an object holds.
 One wrapper of ``torch.nn.Module.__call__``, installed once and      Dynamo, ``torch.fx`` and the job compare and keep
 never removed (``install.py``).                                      this function.
-The wrapper returns to the original at once while Dynamo compiles,   Compiled graphs, exported programs and traces
-and within another call.                                             would hold our code.
-A call under a dispatch mode, a tracer or a functorch transform is   These see every operator and every size that is
-not observed (``ordinary.py``).                                      read.
+The wrapper returns to the original at once while Dynamo compiles,   Compiled graphs and traces would hold our code.
+and within another call.
+PyTorch is imported before the wrapper is installed.  ``torch.fx``   Exported programs would hold our code.
+then keeps the original, and ``torch.export`` calls it.
+A call under a dispatch mode, ``torch.jit.trace`` or a functorch     These see every operator and every size that is
+transform is not observed (``ordinary.py``).                         read.
 The wrapper stands in the frame of PyTorch's own function            One more frame would show in stacks, and a deep
 (``module_frame.py``).  If it cannot, its frame is taken out of       model would exceed Python's recursion limit.
 tracebacks.
