@@ -56,7 +56,7 @@ def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
         return Order(
             BEYOND,
             "beyond_us",
-            "the largest excess of W (backward weights) over the slower of F (forward) and B (backward data)",
+            "the largest excess of W over the slower of F and B",
             "direction = 'W'",
         )
     if view == "compare" and compared:
@@ -112,29 +112,40 @@ TABLE: Mapping[str, str] = {
     "finding": "Finding",
 }
 """Columns of the web page's table with their titles. ``SCALED`` has the factors for the units in the titles."""
+SHOWN_AS: Mapping[str, str] = {
+    "saving_us": "Kernel time to save",
+    "other_us": "Earlier run",
+    "here_us": "Later run",
+    "pick_there": "Pick, earlier run",
+    "pick_here": "Pick, later run",
+    "pick_there_us": "Earlier run's pick",
+    "pick_here_us": "Later run's pick",
+}
+"""Titles that the page shows instead of those in ``TABLE``, which are also the head of the CSV and stay the same."""
 ABOUT: Mapping[str, str] = {
     "label": "A GEMM or a convolution with all its sizes.",
-    "saving_us": "Calls × (now − best): what its kernels could save. ≈ estimates a kernel that is faster than the best "
-    "known one. Empty means unknown. A step that waits for something else gains less.",
+    "saving_us": "Calls × (now − best): what its kernels alone could save. ≈ estimates a kernel that is faster than "
+    "the best known one. Empty means unknown. A step that waits for something else gains less.",
     "total_us": "Calls × time of a call.",
     "calls": "How often the logs or traces count it.",
     "time_us": "Time of a call as it runs now.",
-    "then_us": "Time of a call with the fastest known solution.",
+    "then_us": "Time of a call with the fastest known solution. ≈: no known solution is that fast, but the estimated "
+    "saving assumes this time.",
     "best": "The fastest solution that any file has timed.",
     "pick": "The solution that the library chose, if a log names it.",
     "action": "The first thing to do about it.",
     "saving_from": "Measured: both times (now and best) were measured. Estimated: one of them was estimated.",
-    "moved": "What changed from the compared run to this run: slower, faster, another choice of the library …",
-    "change_us": "Calls × (time in this run − time in the compared run). If the runs' times cannot be compared, the "
-    "times of the two kernels that the library chose are used. Negative: faster.",
-    "change": "Time of a call in this run ÷ its time in the compared run, minus 100%.",
-    "other_us": "Time of a call in the compared run.",
-    "here_us": "Time of a call in this run.",
-    "pick_there": "The solution that the library chose in the compared run.",
-    "pick_here": "The solution that the library chose in this run.",
-    "pick_there_us": "Time of the solution that the library chose in the compared run. The choices of both runs were "
+    "moved": "What changed from the earlier run to the later one: slower, faster, another choice of the library …",
+    "change_us": "Calls × (time in the later run − time in the earlier run). If the runs' times cannot be compared, "
+    "the times of the two kernels that the library chose are used. Negative: faster.",
+    "change": "Time of a call in the later run ÷ its time in the earlier run, minus 100%.",
+    "other_us": "Time of a call in the earlier run.",
+    "here_us": "Time of a call in the later run.",
+    "pick_there": "The solution that the library chose in the earlier run.",
+    "pick_here": "The solution that the library chose in the later run.",
+    "pick_there_us": "Time of the solution that the library chose in the earlier run. The choices of both runs were "
     "timed alone, in the same file.",
-    "pick_here_us": "Time of the solution that the library chose in this run. The choices of both runs were timed "
+    "pick_here_us": "Time of the solution that the library chose in the later run. The choices of both runs were timed "
     "alone, in the same file.",
     "regret": "How much longer the library's choice takes than the fastest known solution.",
     "beyond_us": "Calls × (time of backward weights − time of forward or backward data, the slower one). The three "
@@ -529,6 +540,8 @@ def table(
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the web page's table, in the units of its titles, and the number of all rows.
 
+    The rows also have ``id`` and ``aim_us`` (``_AIM``), which are no columns of the table.
+
     * ``sort``, ``filters``: in the form of AG Grid, a table component for browsers.
     """
     where, parameters = chosen.where()
@@ -546,10 +559,12 @@ def table(
     by = ", ".join([*order, default.by])
     # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
     shown = f"select rowid from points where {where} order by {by} {limit}"
-    sql = f"select id, {columns} from (from points where rowid in ({shown}) order by {by})"
+    sql = f"select id, {columns}, {_AIM} as aim_us from (from points where rowid in ({shown}) order by {by})"
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 
+_AIM = "case when saving_from = 'estimated' then nullif(greatest(time_us - saving_us / coalesce(calls, 1), 0), 0) end"
+"""SQL for the time of a call (µs) that an estimated saving assumes, although no known solution is that fast."""
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")

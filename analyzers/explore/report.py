@@ -32,7 +32,7 @@ from analyzers.explore import queries, tries
 from analyzers.explore.charts.palette import DARK, KINDS, LIGHT
 from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse, load_gpu_time
-from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, names
+from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, names, put_in_order
 from analyzers.explore.load.child import write_tables
 from analyzers.explore.load.job import Calls, PageVerdict
 from analyzers.explore.page import parts
@@ -87,6 +87,7 @@ class _Run:
     traced: bool
     judged: bool = True
     finished: bool = True
+    final: bool = True
     error: str = ""
     files: Path | None = None
 
@@ -103,17 +104,22 @@ def write_report(
 ) -> Report:
     """Write a report about a run (default: the latest) to the file ``out``.
 
-    * ``compare`` names another run, which is shown beside this run. Its forms are described in ``find_run_to_compare``.
+    * ``compare`` names another run. The report goes from the earlier to the later of the two runs, and is about the
+      later one. The forms of the name are described in ``find_run_to_compare``.
     * The report has details of at most ``top`` GEMMs and convolutions. It has fewer if it would be larger than
       ``limit`` bytes.
     * ``begins`` is called with the name of each stage before it begins. There are ``STAGES`` stages.
 
     Raises StoreError if there is no run, OSError if ``out`` cannot be written.
     """
+    compared = find_run_to_compare(compare, store) if compare else None
+    if compared:
+        run, earlier = put_in_order(store, store.latest_run(run), *compared)
+        compared = compared[0], earlier
     analysis = analyse(store, run, limits=(), begins=begins)
     begins("drawing")
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
-        made = _make_fitting_report(store, analysis, compare, Path(folder), top, limit)
+        made = _make_fitting_report(store, analysis, compared, Path(folder), top, limit)
     write_file(Path(out), made.text.data)
     remember([Path(out)])
     return made
@@ -123,12 +129,12 @@ STAGES = ADVICE_STAGES + 1
 
 
 def _make_fitting_report(
-    store: Store, analysis: Analysis, compare: str | None, folder: Path, top: int, limit: int
+    store: Store, analysis: Analysis, compared: tuple[Store, str] | None, folder: Path, top: int, limit: int
 ) -> Report:
     others, other, called, time, states = None, ("", ""), "", None, dict[str, int]()
     numbers: Sequence[Calls] = ()
-    if compare:
-        there, other_run = find_run_to_compare(compare, store)
+    if compared:
+        there, other_run = compared
         found = compare_runs(store, analysis.run, there, other_run)
         others, time = keep(found, folder), load_gpu_time(there, other_run)
         states, numbers = changed(found), calls(found)
@@ -140,7 +146,7 @@ def _make_fitting_report(
         write_tables(con, "out_", analysis.run, analysis, others)
         con.execute("use out_")
         known = _Run(
-            verdict=verdict_of(analysis, store.url, time, states, numbers),
+            verdict=verdict_of(analysis, store.url, time, states, numbers, store.runs()),
             run=analysis.run,
             runs=[analysis.run],
             other=called,
@@ -296,7 +302,7 @@ def _page(url: str, known: _Run, first: Mapping[str, object], later: Mapping[str
     ]
     hashes = " ".join(f"'sha256-{_digest(x)}'" for x in (*scripts, plotly))
     style = join_code(Html(), [Html(asset(ASSETS / x)) for x in ("explore.css", "report.css")])
-    scope = f"run {known.run}" + (f" beside {known.other}" if known.other else "")
+    scope = f"{known.other} → {known.run}" if known.other else f"run {known.run}"
     return frame(
         "logparse report",
         f"{_name(url)}, {make_printable(scope)}",

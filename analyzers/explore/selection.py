@@ -71,8 +71,8 @@ NUMBERS: Mapping[str, str] = {
     "w_us": "W time",
     "sibling_ratio": "W ÷ max(F, B)",
     "regret": "regret",
-    "here_us": "time in this run",
-    "other_us": "time in the compared run",
+    "here_us": "time in the later run",
+    "other_us": "time in the earlier run",
 }
 """Columns whose numbers the user can limit to an interval, with their titles."""
 
@@ -105,8 +105,9 @@ INTRO: Mapping[str, str] = {
     "weights": "The backward-weight pass (W) of each layer against the slower of its forward pass (F) and dgrad (B), "
     "which do the same work; larger marks take more time. The table has the layers that lose most first: calls × (W − "
     "max(F, B)). Each row names the file of its times.",
-    "compare": "What changed from the compared run to this run, problem by problem, as in logparse diff. Two times are "
-    "compared only if files of one kind have them (two traces, two bench outputs). Only changes beyond noise count.",
+    "compare": "What changed from the earlier run to the later one, problem by problem, as in logparse diff. Two times "
+    "are compared only if files of one kind have them (two traces, two bench outputs). Only changes beyond noise "
+    "count.",
 }
 _LONGEST = 400  # Most characters of a value that is taken from a URL.
 _LONGEST_TABLE = 8_000

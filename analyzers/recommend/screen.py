@@ -9,12 +9,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 
 from analyzers.evidence import ladders
 from analyzers.findings import completeness
-from analyzers.recommend import apply_module, apply_script, documents, render
+from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark
@@ -59,12 +59,6 @@ class Written:
     store: str | None = None
     runs: Sequence[str] = ()
     notes: Sequence[str] = ()
-
-    @property
-    def next_run(self) -> str:
-        """Return a new name for the run that the user will make with the changes: ``after``, ``after2``, …"""
-        numbered = (f"after{n}" for n in count(2))
-        return next(x for x in chain(["after"], numbered) if x not in self.runs)
 
 
 # The terminal shows the verdict, how the time of a step is divided, the things to do (the best first), and the commands
@@ -391,7 +385,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     replayed = [x for x in todo if x.findings and not x.confirmed]
     if replayed:
         label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"
-        yield from _fold_command(f"{label}  {command_line(written.store, 'replay', '--run', found.run)}")
+        yield from _fold_command(f"{label}  {next_commands.confirm(written.store, found.run)}")
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
         rows = pluralize(sum(len(x.sizes) for x in written_rungs), "row")
@@ -434,13 +428,9 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         yield from _fold_command(f"search   {'; '.join(searches)}")
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
-    by_action = [] if changed else [word for name in actions for word in ("--action", name)]
-    if changed or by_action:
-        after = command_line(
-            written.store, "capture", *(["--trace", "2"] if by_action else []), "--run", written.next_run
-        )
-        check = command_line(written.store, "verify", found.run, written.next_run, *by_action)
-        yield from _fold_command(f"check    {after} -- {job} && {' '.join([check, *changed])}")
+    if changed or actions:
+        check = next_commands.check(written.store, found.run, written.runs, job, changed, actions)
+        yield from _fold_command(f"check    {check}")
 
 
 def _names_of_actions() -> frozenset[str]:

@@ -93,7 +93,11 @@
     return query;
   };
   const current = () => (DATA.live ? location.search : decodeURI(location.hash.slice(1)));
-  const runs = () => { const query = new URLSearchParams(page.search); return `${query.get('run')} ${query.get('compare')}`; };
+  // The tab Compare has the data of the later run of a pair, the others those of the run that the reader looks at.
+  const runs = () => {
+    const query = new URLSearchParams(page.search), other = query.get('compare');
+    return `${query.get('run')} ${other} ${other && query.get('view') === 'compare'}`;
+  };
   const version = () => page.versions.get(runs()) ?? 0;
   const asking = new Map();  // what is being asked for or drawn, by name
   const busy = () => { $('content').ariaBusy = asking.size ? 'true' : 'false'; };
@@ -131,9 +135,9 @@
     if (link.href_) { const to = addressed(link); if (link.getAttribute('href') !== to) link.setAttribute('href', to); }
   });
   // Of the views one is reached by Tab; the arrow keys lead to the others.
-  const views = () => document.querySelectorAll('#tabs a').forEach((link) => {
+  const views = () => [...document.querySelectorAll('#tabs a')].forEach((link, i, all) => {
     const here = link.classList.contains('here');
-    link.tabIndex = here ? 0 : -1;
+    link.tabIndex = here || (!i && !all.some((x) => x.classList.contains('here'))) ? 0 : -1;
     if (here) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
   });
   // Of the cards one is reached by Tab, with its buttons; the arrow keys lead to the others.
@@ -141,10 +145,19 @@
     for (const x of card.querySelectorAll('a, button')) x.tabIndex = card === chosen ? 0 : -1;
   });
   document.addEventListener('focusin', (event) => { const card = event.target.closest('.cards li'); if (card) cards(card); });
+  // What another run than the chosen one had is grey until what belongs to the chosen one is there.
+  const PIECES = ['around', 'chart', 'rows'];
+  const renewed = (piece) => $('page').classList.remove(`old-${piece}`);
+  const outdate = () => {
+    if (page.of !== undefined && page.of !== runs()) PIECES.forEach((x) => $('page').classList.add(`old-${x}`));
+    page.of = runs();
+  };
   const surround = (made) => {
     for (const id of ['verdict', 'tabs', 'chips', 'intro', 'answer', 'after', 'runs']) fill($(id), made[id]);
     children($('facets'), made.filters.length, group).forEach((x, i) => showGroup(x, made.filters[i]));
+    put($('base'), 'textContent', made.base);
     put($('content'), 'className', made.content);
+    renewed('around');
     put($('doing'), 'textContent', made.doing);
     views();
     cards();
@@ -242,6 +255,7 @@
       asking.get('chart')?.abort();
       asking.delete('chart');
       attach(view);
+      renewed('chart');
       if (view.plot) here();
       busy();
       return;
@@ -252,6 +266,7 @@
     const given = { search: `?${without(page.search, ...dropped)}`, theme: page.theme, webgl: page.webgl };
     ask('chart', 'chart', given, async (made) => {
       await draw(view, made);
+      renewed('chart');
       if (made.figure) here();
       if (page.charts === key) view.key = key;
     }).then(warm);
@@ -285,6 +300,7 @@
   const cell = (row, { name, kind, each }) => {
     const value = row[name];
     if (value === null || value === undefined) return '';
+    if (name === 'then_us' && row.aim_us) return `≈ ${duration(row.aim_us)}`;
     if (kind === 'text') return value;
     if (kind === 'change') return `${value > 0 ? '+' : ''}${value.toFixed(1)}`.replace('-', '−');
     const text = kind === 'time' ? duration(value * each) : number(value);
@@ -360,7 +376,8 @@
       put(x, 'textContent', text);
       x.dataset.column = columns[i].name;
       put(x, 'className', columns[i].kind === 'text' ? '' : 'number');
-      put(x, 'title', columns[i].kind === 'text' ? text : '');
+      const aims = columns[i].name === 'then_us' && row.aim_us;
+      put(x, 'title', columns[i].kind === 'text' ? text : aims ? `The estimated saving assumes this time. The fastest known solution takes ${duration(row.then_us)}.` : '');
     });
   };
   const drawBody = () => {
@@ -410,6 +427,8 @@
     if (table.by !== made.by) { table.by = made.by; drawHead(); }
     $('table-note').textContent = made.note;
     drawBody();
+    $('table').classList.toggle('waits', made.final === false);
+    renewed('rows');
     if (!start) $('table-scroll').scrollTop = 0;
   };
   const more = () => { if (table.rows.length < table.count && !asking.has('rows')) load(table.rows.length); };
@@ -532,6 +551,7 @@
     const query = new URLSearchParams(page.search), now = keys(), name = query.get('view') || 'overview';
     const before = { ...page };
     Object.assign(page, now);
+    outdate();
     if (before.charts !== now.charts) chart(name, now.charts);
     if (before.around !== now.around) ask('surroundings', 'surroundings', { search: now.around.slice(0, now.around.lastIndexOf(' ')) }, surround);
     if (before.opened !== now.opened) { if (now.opened) card({ search: page.search, theme: page.theme }); else close(); }
@@ -619,7 +639,8 @@
     else if (event.key === 'Enter' && event.target.id === 'search') { clearTimeout(searching); changed('search', event.target.value.trim()); }
     else if (typing) return;
     else if (event.target.matches('#tabs a') && ['ArrowLeft', 'ArrowRight'].includes(event.key)) {
-      event.target[event.key === 'ArrowLeft' ? 'previousElementSibling' : 'nextElementSibling']?.focus();
+      const all = [...document.querySelectorAll('#tabs a')];
+      all[all.indexOf(event.target) + (event.key === 'ArrowLeft' ? -1 : 1)]?.focus();
     }
     else if (event.target.matches('.cards .whole') && ['ArrowLeft', 'ArrowRight'].includes(event.key)) {
       const all = [...document.querySelectorAll('.cards .whole')];

@@ -141,8 +141,10 @@
     surroundings: ({ search }) => {
       const query = new URLSearchParams(search), made = structuredClone(DATA.views[viewOf(query)]);
       const more_ = without(query, 'view', 'problem', 'table');
-      for (const [, given] of made.tabs) given.href += `${more_}` && `&${more_}`;
-      return { ...made, chips: chips(query), filters: facets(query) };
+      for (const [, given] of made.tabs) if (given.href) given.href += `${more_}` && `&${more_}`;
+      const what = rows.total_us.some((x) => x > 0) ? 'time' : 'calls';
+      const base = `Share of the ${what} of the GEMMs and convolutions in this file; each list ignores its own filter.`;
+      return { ...made, base, chips: chips(query), filters: facets(query) };
     },
     chart: async ({ search, theme }) => {
       const query = new URLSearchParams(search), { figure, height } = (await more()).charts[viewOf(query)];
@@ -182,7 +184,7 @@
         const text = typeof x === 'string' && /^[=+\-@\t\r]/.test(x) ? `'${x}` : String(x);
         return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
       };
-      const titles = DATA.columns.map((x) => cell(x.unit ? `${x.title} (${x.unit})` : x.title)).join(',');
+      const titles = DATA.columns.map((x) => cell(x.head)).join(',');
       const lines = [titles, ...found(search, filter, sort).map((i) => DATA.columns.map((x) => cell(rows[x.name][i])).join(','))];
       const made = Object.assign(document.createElement('a'), { href: URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'text/csv' })), download: 'logparse-problems.csv' });
       made.click();

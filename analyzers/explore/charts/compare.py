@@ -32,7 +32,7 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw a point for each GEMM or convolution: its time in this run over its time in the compared run.
+    """Draw a point for each GEMM or convolution: its time in the later run over its time in the earlier run.
 
     * ``points``: with the columns ``here_us``, ``other_us``, ``moved``.
     * ``totals``: sums over all points (``queries.changes``).
@@ -80,7 +80,7 @@ def compare(
 
 
 def verdict(totals: pd.Series) -> str:
-    """Return the result of a comparison of two runs as text, from the compared run to this run.
+    """Return the result of a comparison of two runs as text, from the earlier run to the later one.
 
     For example: ``23.4 ms → 15.8 ms (−32.5%): 28 faster, 2 slower``. ``totals`` comes from ``queries.changes``.
     """

@@ -35,10 +35,16 @@ HOST = "host"
 """Name of the chart's line that shows what the host does."""
 _HOST_DOES: dict[str, tuple[str, str, str]] = {
     "launch": ("host launches", "the host launches a kernel or a copy", ""),
-    "wait": ("host waits for the GPU", "the host waits for the GPU", "|"),
+    "wait": ("host waits for the GPU", "the host waits for the GPU", ""),
     "other": ("host, other calls", "another call of the runtime, for example for memory", "."),
 }
 """Kinds of calls: for each a short text for the legend, a sentence, and the pattern of its bars."""
+
+
+def _colour_of_host(does: str, theme: Theme) -> str:
+    return {"launch": theme.scale[1], "wait": theme.scale[4]}.get(does, theme.faint)
+
+
 _AROUND = 180
 """Height (px) of the parts around the bars: axis, legend and margins."""
 HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
@@ -134,7 +140,8 @@ def _draw_host(figure: Figure, host: pd.DataFrame, whole: float, theme: Theme, *
         rows = bars[bars["does"] == does]
         if not len(rows):
             continue
-        look = {"color": theme.faint, "line": {"width": 0}, "pattern": {"shape": shape, "solidity": 0.4}}
+        pattern = {"pattern": {"shape": shape, "solidity": 0.4}} if shape else {}
+        look = {"color": _colour_of_host(does, theme), "line": {"width": 0}, **pattern}
         data = [
             ["", "" if count == 1 else f"{count:,} calls, ", duration(us), ""]
             for count, us in zip(rows["count"], rows["us"], strict=True)

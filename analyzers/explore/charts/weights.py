@@ -90,7 +90,7 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
         text=texts(rows["label"]),
         customdata=_data(rows),
     )
-    _names(figure, rows, size, [(right, right * ratio) for ratio, right in ends.items()], theme, still)
+    _names(figure, rows, size, [(right, right * ratio) for ratio, right in ends.items()], theme)
     styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(
         title={"text": "best known time of forward F or backward data B, the slower one (ms)"},
@@ -107,7 +107,6 @@ def _names(
     size: np.ndarray,
     ends: Sequence[tuple[float, float]],
     theme: Theme,
-    still: dict[str, Any],
 ) -> None:
     """Write the names of the layers that lose most time beside their marks, or connect them by a line (``places``).
 
@@ -127,6 +126,8 @@ def _names(
     def text(mark: int, others: int) -> str:
         return labels[mark] + f" and {others:,} more" * bool(others)
 
+    # The background hides the lines of ratios, which else would strike a name through.
+    look: dict[str, Any] = {"bgcolor": theme.panel, "borderpad": 0, "font": {"size": 11, "color": theme.ink}}
     names = places.place_names(at, size / 2, order[:_TRIED].tolist(), text, taken, NAMED)
     for name in (x for x in names if not x.side):
         right, up = name.lead
@@ -134,30 +135,22 @@ def _names(
             text=name.text, x=marks[name.mark, 0], y=marks[name.mark, 1],
             ax=right, ay=-up, xanchor="right" if right < 0 else "left" if right > 0 else "center",
             yanchor="bottom" if up > 0 else "top", showarrow=True, arrowside="none", arrowwidth=1,
-            arrowcolor=theme.ink, standoff=name.radius, borderpad=0, font={"size": 11, "color": theme.ink},
+            arrowcolor=theme.ink, standoff=name.radius, **look,
         )  # fmt: skip
-    beside = [x for x in names if x.side]
-    drawn = rows.iloc[[x.mark for x in beside]]
-    figure.add_scatter(
-        x=list(drawn["sibling_us"] / 1e3), y=list(drawn["w_us"] / 1e3), mode="text",
-        text=list(map(_with_room, beside)), textposition=[x.side for x in beside],
-        textfont={"size": 11, "color": theme.ink}, **still,
-    )  # fmt: skip
+    for name in (x for x in names if x.side):
+        x, y, away = marks[name.mark, 0], marks[name.mark, 1], name.radius + places.GAP
+        right, up = _SIDES[name.side]
+        figure.add_annotation(
+            text=name.text, x=x, y=y, xshift=right * (away + places.BLANK), yshift=up * places.LINE,
+            xanchor=("right", "center", "left")[right + 1], yanchor=("top", "middle", "bottom")[up + 1],
+            showarrow=False, **look,
+        )  # fmt: skip
 
 
 _RATIO_WIDTH = 30.0
 """Width of the text ``100×``, px."""
-_AROUND = {
-    **dict.fromkeys(("middle left", "middle right"), "{pad}{}{pad}"),
-    "top center": "{}<br>&nbsp;",
-    "bottom center": "&nbsp;<br>{}",
-}
-"""The text of a name, with blanks or an empty line towards its mark."""
-
-
-def _with_room(name: places.Name) -> str:
-    pad = "&nbsp;" * math.ceil((name.radius + places.GAP) / places.BLANK)
-    return _AROUND[name.side].format(name.text, pad=pad)
+_SIDES = {"middle left": (-1, 0), "middle right": (1, 0), "top center": (0, 1), "bottom center": (0, -1)}
+"""Where a name stands from its mark, to the right and up."""
 
 
 def _shorten_label(label: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,13 +14,16 @@ from analyzers.actions import ACTIONS
 from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Calls, Card, PageVerdict, TimeSplit
 from analyzers.explore.plain_text import capitalize_first
+from analyzers.recommend import apply_script, next_commands
 from analyzers.recommend.apply_module import calls, has_lines
-from analyzers.recommend.override_files import names_of_scripts
+from analyzers.recommend.override_files import make_files, names_of_scripts, targets
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, basis, change_text, gain, mark
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import verdict
+from logparse.libraries.override_formats import writers_for
 from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
+from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.store.settling import settling
 from logparse.text import duration, pluralize
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from analyzers.actions import ActionResult
     from analyzers.explore.load.analysis import Analysis
     from analyzers.job.gpu_time import GpuTime
+    from logparse.model import Finding
 
 _TEXT_FILES = (".sh", ".md", ".json", ".py")
 
@@ -38,6 +43,7 @@ def verdict_of(
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
     calls: Sequence[Calls] = (),
+    runs: Sequence[str] = (),
 ) -> PageVerdict:
     """Collect what the web page and the report show about a run, except its table of GEMMs and convolutions.
 
@@ -45,12 +51,13 @@ def verdict_of(
     * ``other``: GPU time of the run with which this run is compared.
     * ``changed``: how many GEMMs and convolutions became faster, slower and so on in the comparison.
     * ``calls``: the number of calls of each kind in the other run and in this run, and of their processes.
+    * ``runs``: all stored runs. Commands for a new run use another name.
     """
     return PageVerdict(
         headline=analysis.headline,
         lines=analysis.lines,
         shows=dict(analysis.shows),
-        actions=tuple(cards(analysis.recommendation, store)),
+        actions=tuple(cards(analysis.recommendation, store, runs)),
         time=time_split(analysis.recommendation),
         beside=times_beside(analysis.recommendation.gpu_time, other),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),
@@ -59,13 +66,16 @@ def verdict_of(
     )
 
 
-def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
-    """Return the web page's cards about the changes that ``recommend`` proposes, in the same order."""
+def cards(recommendation: Recommendation, store: str | None = None, runs: Sequence[str] = ()) -> list[Card]:
+    """Return the web page's cards about the changes that ``recommend`` proposes, in the same order.
+
+    ``store`` and ``runs`` are described in ``verdict_of``.
+    """
     conclusion = verdict(recommendation)
-    return [_action(x, recommendation, store, conclusion.per(x)) for x in conclusion.todo]
+    return [_action(x, recommendation, store, runs, conclusion.per(x)) for x in conclusion.todo]
 
 
-def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: str) -> Card:
+def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs: Sequence[str], per: str) -> Card:
     results = [x for x in recommendation.actions if x.action.name in todo.names]
     result = next((x for x in results if x.action.name == todo.name), None)
     findings = [recommendation.findings[n - 1] for n in todo.findings]
@@ -81,7 +91,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, per: 
         evidence=todo.certainty,
         changes=_settle(todo) if todo.assumes else change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
-        lines=_lines(todo, results, recommendation.run, store, names_of_scripts(x.problem for x in findings)),
+        lines=_lines(todo, results, recommendation, store, runs),
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
@@ -120,24 +130,31 @@ _FOLDER = "overrides"
 
 
 def _lines(
-    todo: Todo, results: Sequence[ActionResult], run: str, store: str | None, scripts: Sequence[str]
+    todo: Todo, results: Sequence[ActionResult], found: Recommendation, store: str | None, runs: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the command lines with which the user can carry out one proposal of ``recommend``.
-
-    * ``scripts``: names of the scripts that search for the problems of the proposal.
+    """Return the command lines with which the user can carry out one proposal of ``recommend``, and check it.
 
     If no command line can do that, it is the command that tries the change in the job, or else the command that
     explains the proposal.
     """
+    run = found.run
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
         # ``settling`` gives commands that find out whether the condition holds. The last one is ``recommend``, which
         # writes rows if they save time.
+        if todo.assumes:
+            return settling(store, run, ())
         applied = f"{command_line(None, 'run', '--with', _FOLDER)} -- JOB"
-        return settling(store, run, ()) if todo.assumes else (write, applied)
+        files = [f"{_FOLDER}/*/{shell_word(name)}" for name in _names_of_override_files(found)]
+        checked = next_commands.check(store, run, runs, applied, files) if files else None
+        confirmed = None if todo.confirmed else next_commands.confirm(store, run)
+        return tuple(x for x in (confirmed, write, applied, checked) if x)
     if isinstance(todo.remedy, Search):
-        found = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
-        return write, f'for S in {found}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
+        scripts = names_of_scripts(found.findings[n - 1].problem for n in todo.findings)
+        places = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
+        search = f'for S in {places}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
+        # The last command lists the rows that use what the search has found.
+        return write, search, next_commands.ingest_found(store, run, f"{_FOLDER}/*", scripts), write
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
         return write, f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM", f"# in it: import apply; {made}"
@@ -147,6 +164,21 @@ def _lines(
     if isinstance(todo.remedy, ChangeProgram) and todo.remedy.solution in {x.name for x in ACTIONS}:
         return (f"{command_line(None, 'try', todo.remedy.solution)} -- JOB",)
     return (command_line(store, "recommend", "--run", run, "--explain", todo.name),)
+
+
+def _names_of_override_files(found: Recommendation) -> list[str]:
+    """Return the names of the files with override rows that ``recommend`` would write, without writing them.
+
+    A name depends on the library and the machine only, so the first row of each of them is enough.
+    """
+    firsts: dict[object, Finding] = {}
+    for finding in found.findings:
+        if (row := finding.override) is not None:
+            firsts.setdefault((row.solution.library, type(row.problem), frozenset(row.target.items())), finding)
+    some, writers = replace(found, findings=tuple(firsts.values()), ladder=()), tuple(writers_for(found.overrides))
+    made = [make_files(some, facts, writers, Settings()) for facts in targets(some, Settings()).values()]
+    names = (x.name for of in made for x in of.files if x.name != apply_script.NAME and apply_script.settings_of(x))
+    return list(dict.fromkeys(names))
 
 
 def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:

@@ -5,6 +5,7 @@ The user names the other run after ``--compare``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,24 @@ def find_run_to_compare(word: str, store: Store) -> tuple[Store, str]:
         return store, word
     known = ", ".join(store.runs()) or "none"
     raise StoreError(f"--compare {word}: neither a store nor a run of {store.url} ({known})")
+
+
+def put_in_order(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
+    """Return the two runs of a comparison as ``(later, earlier)``, by the order in which they were ingested.
+
+    A comparison is shown from the earlier run to the later one, whichever the user named first. A run of another store
+    counts as the earlier one.
+    """
+    return later_first(store.runs(), run, other_run) if other.url == store.url else (run, other_run)
+
+
+def later_first(runs: Sequence[str], run: str, other: str) -> tuple[str, str]:
+    """Return two runs as ``(later, earlier)``. ``runs`` are all runs of the store, the oldest first.
+
+    If ``other`` is no run of the store, it counts as the earlier one.
+    """
+    swapped = run in runs and other in runs and runs.index(run) < runs.index(other)
+    return (other, run) if swapped else (run, other)
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:

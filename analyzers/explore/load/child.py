@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from analyzers.explore import point_table
 from analyzers.explore.load import one_step
-from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep
+from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, put_in_order
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Calls, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
@@ -30,6 +30,7 @@ from logparse.store import open_store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
+    from analyzers.evidence.tables import Tables
     from analyzers.explore.load.analysis import Analysis
     from logparse.store import Store
 
@@ -109,7 +110,12 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     other = find_run_to_compare(job.other, store) if job.other else None
     with _connect(store) as con:
         ((count,),) = con.execute("select count(*) from measurements").fetchall()
-        run = _most_to_gain(store, count) if job.run is None and other is None else store.latest_run(job.run)
+        run, tables = store.latest_run(job.run), None
+        if job.run is None and other is None:
+            run, tables = _most_to_gain(store, count)
+        if other:
+            run, other_run = put_in_order(store, run, *other)
+            other = other[0], other_run
         shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
         (folder / "run.json").write_text(json.dumps(shown))
         # Compression takes as long as all other steps, so the process that judges a large store compresses.
@@ -118,7 +124,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         yield READY, ""
         small = count <= _SMALL
         if small:  # A second process would import everything again, which takes longer than the analysis.
-            yield from _judge(job, con)
+            yield from _judge(job, con, tables)
     os.nice(15)
     with _connect(store) as con:
         con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
@@ -189,32 +195,36 @@ def _write_points(
     point_table.write_nearby(con, f"{database}.nearby", analysis.nearby if analysis else None)
 
 
-_LIMITS = ("threads = 2", "memory_limit = '400MB'")
-"""Settings of DuckDB while the program chooses the run with which the web page opens."""
 _RUNS = 4
 """Number of latest runs among which the web page chooses the one with which it opens."""
 
 
-def _most_to_gain(store: Store, count: int) -> str:
+def _most_to_gain(store: Store, count: int) -> tuple[str, Tables | None]:
     """Choose the run that the web page shows first: the one with the most time to save.
 
-    It is the latest run if there are many measurements (``count``), because comparing would take too long.
+    Returns its name, and its tables if they were read for the choice, because the analysis needs the same tables. It is
+    the latest run if there are many measurements (``count``), because comparing would take too long.
     """
     runs = store.runs()[-_RUNS:]
     if len(runs) < 2 or count > _SMALL // 10:
-        return store.latest_run(None)
+        return store.latest_run(None), None
     from analyzers.evidence.picks import picks_vs_best
     from analyzers.evidence.runs import tables_to_analyse
     from analyzers.evidence.tables import Settings
+    from analyzers.explore.load.analysis import LIMITS
 
     # The latest run would often be a bad choice: after tune, it already has all changes. But it is chosen if no run has
     # anything to save.
-    gains = {}
+    most = -1.0
+    chosen: tuple[str, Tables | None] = "", None
     for run in reversed(runs):
-        rows = picks_vs_best(tables_to_analyse(store, run, _LIMITS), Settings())
+        tables = tables_to_analyse(store, run, LIMITS)
+        rows = picks_vs_best(tables, Settings())
         lost = ((rows["pick_us"] - rows["best_us"]) * rows["calls"]).astype("float64")
-        gains[run] = float(lost[(lost > 0) & ~rows["apart"].astype(bool)].sum())
-    return max(gains, key=lambda run: gains[run])
+        gain = float(lost[(lost > 0) & ~rows["apart"].astype(bool)].sum())
+        if gain > most:
+            most, chosen = gain, (run, tables)
+    return chosen
 
 
 _archives: dict[str, Callable[[Path], None]] = {}
@@ -232,11 +242,13 @@ def _archive(job: Job) -> Iterator[tuple[str, str]]:
     yield from ()
 
 
-def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[tuple[str, str]]:
+def _judge(
+    job: Job, read: duckdb.DuckDBPyConnection | None = None, tables: Tables | None = None
+) -> Iterator[tuple[str, str]]:
     """Run the analyzers for the web page, and write their results.
 
     ``read`` is the database connection with which this process wrote the first tables, if it is still open. It is used
-    again, because it has already read the stored data.
+    again, because it has already read the stored data. ``tables`` are the run's tables, if they were already read.
     """
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
@@ -255,11 +267,11 @@ def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[
         found = compare_runs(store, run, open_store(url), other)
         others, time = keep(found, folder), load_gpu_time(open_store(url), other)
         states, numbers = changed(found), calls(found)
-    analysis = analyse(store, run, settings)
+    analysis = analyse(store, run, settings, tables=tables)
     with contextlib.nullcontext(read) if read else _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
         _database(con, folder / JUDGED, run, analysis, others, folder / FIRST if read else None)
-    verdict_of(analysis, job.url, time, states, numbers).write(folder / "verdict.json")
+    verdict_of(analysis, job.url, time, states, numbers, store.runs()).write(folder / "verdict.json")
     yield VERDICT, ""
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)
 

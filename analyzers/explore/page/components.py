@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import kind_of_work
+from analyzers.explore.load.beside import later_first
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
@@ -41,28 +43,43 @@ def _data(**attributes: str) -> dict[str, Any]:
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
     """Return the list of runs for the header of the web page.
 
-    It has the shown run, the run to compare with, and links to the others.
+    It has the shown run, the pair of runs that is compared, and links to the others. ``run`` and ``other`` are the runs
+    whose data are shown. If the user looks at the earlier run of a pair, ``chosen`` has the other one.
     """
-    what: list[Any] = ["Run ", html.b(_with_end(run))]
-    what += [" beside ", html.b(_with_end(other))] if other else []
+    swapped = bool(other) and chosen.compare == run
+    looked = other if swapped else run
+    beside = run if swapped else other or (chosen.compare if chosen.compare in known and chosen.compare != run else "")
     latest = list(reversed(known))
+    what = _name_runs(known, looked, beside, chosen.view)
     if len(known) < 2:
         return [html.span(what, title=make_printable(run))]
-    after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run
+    after = f"{looked}{AFTER}" if f"{looked}{AFTER}" in known else looked
     first = after.removesuffix(AFTER)
     offered = html.link(
         f"Compare {_with_end(first)} → {_with_end(after)}",
         href=replace(_select_comparison(first, chosen), run=after).url(),
         class_="offered",
     )
-    look = [
-        _run(x, replace(chosen.cleared(), run=x, compare="" if x == other else chosen.compare), x == run)
-        for x in latest
-    ]
-    compare = [_run(x, _select_comparison(x, chosen), x == other) for x in latest if x != run]
+    # The pair is kept if the user looks at its other run. A tab that the other run may not have leads to the overview.
+    view = chosen.view if chosen.view in _TABS_OF_ALL_RUNS else "overview"
+    kept = replace(chosen.cleared(), view=view)
+    look = [_run(x, replace(kept, run=x, compare=looked if x == beside else beside), x == looked) for x in latest]
+    compare = [_run(x, replace(_select_comparison(x, chosen), run=looked), x == beside) for x in latest if x != looked]
     lists = [html.h2("Look at"), html.ul(look), html.h2("Compare with"), html.ul(compare)]
-    pair = [offered] if not other and first in known and first != after else []
-    return [html.details([html.summary(what, title=make_printable(run)), html.div(lists)]), *pair]
+    pair = [offered] if not beside and first in known and first != after else []
+    return [html.details([html.summary(what, title=make_printable(looked)), html.div(lists)]), *pair]
+
+
+_TABS_OF_ALL_RUNS = ("overview", "roofline", "regret")
+
+
+def _name_runs(known: Sequence[str], looked: str, beside: str, view: str) -> list[object]:
+    """Return the heading of the list of runs: the run that the user looks at, and the compared pair in its order."""
+    later, earlier = later_first(known, looked, beside)
+    pair = [html.b(_with_end(earlier)), " → ", html.b(_with_end(later))] if beside else []
+    if pair and view == "compare":
+        return pair
+    return ["Run ", html.b(_with_end(looked)), *([" · ", *pair] if pair else [])]
 
 
 AFTER = "-after"
@@ -88,11 +105,11 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
 
 
 Names: TypeAlias = tuple[str, str]
-"""The names of this run and of the run with which it is compared."""
+"""The names of the shown run and of the run with which it is compared, which is the earlier one."""
 
 
 def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
-    """Return a sentence that says what changed from the compared run to this run.
+    """Return a sentence that says what changed from the earlier run to the later one.
 
     ``totals`` comes from ``queries.changes``, without filters.
     """
@@ -128,6 +145,14 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     return f"{there} → {here}: {'; '.join(said)}"
 
 
+def list_unlogged(known: PageVerdict, names: Names) -> str:
+    """Say how many problems only the earlier run has, because what is left to do in the later run leaves them out."""
+    count = dict(known.changed).get("vanished", 0)
+    here, there = (_with_end(x) for x in names)
+    verb = "is" if count == 1 else "are"
+    return f"{pluralize(count, 'problem')} of {there} that {here} did not log {verb} not in this" if count else ""
+
+
 def _in_processes(count: int) -> str:
     return f" in {pluralize(count, 'process')}" if count else ""
 
@@ -138,7 +163,7 @@ def _of_both_picks(totals: pd.Series) -> str:
 
 
 def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
-    """Return the web page's text about the comparison of two runs, from the compared run to this run.
+    """Return the web page's text about the comparison of two runs, from the earlier run to the later one.
 
     * ``totals``: sums from ``queries.changes``.
     * ``choice``: True if there is another run to compare with.
@@ -213,11 +238,16 @@ def _noun(kind: str) -> str:
     return {"gemm": "GEMM", "conv": "convolution"}.get(kind, kind)
 
 
-def tabs(chosen: Selection) -> list[object]:
-    return [
-        html.link(title, href=replace(chosen, view=view).url(), class_="view here" if view == chosen.view else "view")
-        for view, title in VIEWS.items()
-    ]
+def tabs(chosen: Selection, missing: Mapping[str, str] = MappingProxyType({})) -> list[object]:
+    """Return the links to the tabs. A tab in ``missing`` is no link, and its reason is a tooltip."""
+
+    def tab(view: str, title: str) -> html.Element:
+        look = "view here" if view == chosen.view else "view"
+        if view in missing:
+            return html.span(title, class_=f"{look} off", title=missing[view], **_aria(disabled="true"))
+        return html.link(title, href=replace(chosen, view=view).url(), class_=look)
+
+    return [tab(view, title) for view, title in VIEWS.items()]
 
 
 def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
@@ -252,10 +282,25 @@ def _chip(text: str, without: Selection) -> html.Element:
     )
 
 
-def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
+def name_base(total: pd.Series, chosen: Selection) -> str:
+    """Return the title of the lists of filters: of what their percentages are a share.
+
+    It is not the step, whose bar also has other kernels and idle time. ``total`` comes from ``queries.totals``.
+    """
+    timed, called = float(total["total_us"]) > 0, float(total["calls"]) > 0
+    if chosen.values:
+        what = "time" if timed else "calls" if called else "number"
+        return f"Share of the {what} of GEMMs and convolutions; each list ignores its own filter."
+    kind = "selected GEMMs and convolutions" if chosen.filters else "GEMMs and convolutions"
+    if timed:
+        return f"Share of the {duration(float(total['total_us']))} of {kind}"
+    return f"Share of the {format_calls(total['calls'])} calls of {kind}" if called else f"Share of the {kind}"
+
+
+def facets(groups: pd.DataFrame, chosen: Selection, *, final: bool = True) -> list[dict[str, object]]:
     """Return the lists of filters: the most common values of each column, with percentages of the time.
 
-    Each value has a link that selects or deselects it.
+    Each value has a link that selects or deselects it. The percentages are missing unless they are ``final``.
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
@@ -277,7 +322,9 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
         made.append(
             {
                 "title": title,
-                "entries": [_entry(facet, value, amount / total, chosen) for value, amount, _ in known],
+                "entries": [
+                    _entry(facet, value, amount / total if final else None, chosen) for value, amount, _ in known
+                ],
                 "more": f"{more:,} more: use the search" if more > 0 else "",
                 "open": facet in _OPEN or facet in chosen.values,
             }
@@ -308,12 +355,13 @@ def count(problems: int, order: str) -> str:
 _OPEN = ("operation", "direction", "dtype", "library", "layout")
 
 
-def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str, object]:
+def _entry(facet: str, value: str, share: float | None, chosen: Selection) -> dict[str, object]:
+    text = "" if share is None else f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%"
     return {
         "name": make_printable(facet_text(facet, value)),
         "whole": make_printable(facet_text(facet, value, whole=True)),
-        "share": f"{share:.0%}" if share >= 0.005 or share == 0 else "<1%",
-        "level": f"{100 * share:.1f}%",
+        "share": text,
+        "level": f"{100 * (share or 0.0):.1f}%",
         "href": chosen.toggled(facet, value).url(),
         "on": value in chosen.values.get(facet, ()),
     }
@@ -347,10 +395,20 @@ def skeleton() -> list[object]:
     return [html.strong("The run is being analysed …"), html.p(lines, class_="skeleton")]
 
 
-def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, change: str = "") -> list[object]:
+def wait_for_card() -> html.Element:
+    """Return the details of a GEMM or convolution that the web page shows while the run is still being analysed."""
+    lines = [html.span("", class_="bone") for _ in range(3)]
+    return html.section([html.p("The run is being analysed …"), html.p(lines, class_="skeleton")],
+                        id="problem", class_="problem", tabindex="-1", **_aria(label="One problem"))  # fmt: skip
+
+
+def verdict(
+    known: PageVerdict, total: pd.Series, run: str, chosen: Selection, change: str = "", unlogged: str = ""
+) -> list[object]:
     """Return the top of the web page: what to do first, sums over the table's rows, and remarks of the analyzers.
 
-    * ``change``: what changed from the compared run.
+    * ``change``: what changed from the earlier run.
+    * ``unlogged``: how much of the earlier run is not in what is left to do (``list_unlogged``).
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{format_calls(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -372,20 +430,21 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     if total["conditional_us"] > 0 and chosen.filters:
         saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
     headline = make_printable(capitalize_first(known.headline or "no verdict"))
+    rest = f" ({unlogged})" if unlogged else ""
     # What changed comes first, because it is what the user asks.
-    made: list[object] = [html.strong(make_printable(change)), html.p(f"Left to do: {headline}")] if change else []
-    made += [
-        *([] if change else [html.strong(headline)]),
+    left = html.p(f"Left to do: {headline}{rest}")
+    made: list[object] = [
+        *([html.strong(make_printable(change)), left] if change else [html.strong(headline)]),
         html.p(
             f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}."
         ),
     ]
     texts = [_remark(x, known.shows.get(x), chosen) for x in known.lines]
     made += [html.p(x, class_="remark") for x in texts[:remarks]]
-    if rest := texts[remarks:]:
-        noun = "more" if remarks else "remark" if len(rest) == 1 else "remarks"
+    if more := texts[remarks:]:
+        noun = "more" if remarks else "remark" if len(more) == 1 else "remarks"
         about = " about the whole run" if chosen.filters else ""
-        made.append(html.details([html.summary(f"{len(rest)} {noun}{about}"), html.ul([html.li(x) for x in rest])]))
+        made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), html.ul([html.li(x) for x in more])]))
     return made
 
 

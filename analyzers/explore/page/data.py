@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import duckdb
 
-from analyzers.explore.load.beside import names
+from analyzers.explore.load.beside import later_first, names
 from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, PageVerdict
 from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.queries import empty_columns, has_kernels, rows_of_todos
@@ -133,6 +133,11 @@ class PageData:
         return self._finished.is_set()
 
     @property
+    def final(self) -> bool:
+        """True if the numbers of the table and the charts no longer change, because the analyzers have run."""
+        return self.judged or self.finished
+
+    @property
     def doing(self) -> str:
         """A text for the user about what is being loaded. It is empty at the end."""
         return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
@@ -210,7 +215,9 @@ class Pages:
     def of(self, chosen: Selection) -> PageData:
         """Return the data of the run that the user selected on the web page, and of the run to compare it with.
 
-        Without a selection, or if the run does not exist, the data of the first page are returned.
+        Without a selection, or if the run does not exist, the data of the first page are returned. A comparison goes
+        from the earlier run to the later one, so its data are those of the later run. If the user looks at the earlier
+        run of a pair, the other tabs have that run alone.
         """
         first = self.first
         if not (chosen.run or chosen.compare):
@@ -220,6 +227,9 @@ class Pages:
         wanted = (chosen.run or first.run, chosen.compare or first.other)
         # A run is never compared with itself.
         wanted = (wanted[0], "" if wanted[0] == wanted[1] else wanted[1])
+        ordered = later_first(first.runs, *wanted)
+        if ordered != wanted:
+            wanted = ordered if chosen.view == "compare" else (wanted[0], "")
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first
         with self._lock:

@@ -40,11 +40,18 @@ def columns() -> list[dict[str, object]]:
     made: list[dict[str, object]] = []
     for name, title in queries.TABLE.items():
         heading, _, unit = title.removesuffix(")").partition(" (")
+        heading = queries.SHOWN_AS.get(name, heading)
         text, time, wider = name in queries.TEXTS, unit in _UNITS, ("saving_us", "change", "change_us")
         kind = "text" if text else "time" if time else "change" if name == "change" else "number"
         width = _TEXT_WIDTH.get(name, 96) if text else _NUMBER_WIDTH + 10 * (name in wider)
-        column: dict[str, object] = {"name": name, "title": heading if time else title, "kind": kind, "width": width}
-        column["about"] = queries.ABOUT[name]
+        width += 14 * (name == "saving_us")  # Its title then has two lines.
+        column: dict[str, object] = {
+            "name": name,
+            "title": heading if time or name in queries.SHOWN_AS else title,
+            "kind": kind,
+            "width": width,
+        }
+        column |= {"about": queries.ABOUT[name], "head": title}
         made.append({**column, "unit": unit, "each": _UNITS[unit]} if time else column)
     return made
 

@@ -56,6 +56,7 @@ def answer_all_but_chart(pages: Pages, asked: Mapping[str, Any]) -> dict[str, ob
 _NOTHING: tuple[object, ...] = ()
 _FRAME: Mapping[str, object] = {
     **dict.fromkeys(("verdict", "tabs", "chips", "intro", "answer", "after", "runs", "filters"), _NOTHING),
+    "base": "",
     "content": "content overview",
 }
 
@@ -80,6 +81,9 @@ class Known(Protocol):
     def finished(self) -> bool: ...
 
     @property
+    def final(self) -> bool: ...
+
+    @property
     def files(self) -> Path | None: ...
 
 
@@ -93,16 +97,17 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     return {
-        "tabs": components.tabs(chosen),
+        "tabs": components.tabs(chosen, _find_missing_tabs(known)),
         "chips": components.chips(chosen, known.verdict.actions),
         "verdict": (
             components.explain_unreadable(known.error)
             if known.error
-            else components.verdict(known.verdict, total, known.run, chosen, _change(con, known))
+            else components.verdict(known.verdict, total, known.run, chosen, *_change(con, known))
             if known.judged
             else components.skeleton()
         ),
-        "filters": components.facets(groups, chosen),
+        "filters": components.facets(groups, chosen, final=known.final),
+        "base": components.name_base(total, chosen) if known.final else "",
         "runs": components.runs(known.runs, known.run, known.other, chosen),
         "intro": INTRO[chosen.view],
         "answer": _answer(con, known, chosen),
@@ -111,6 +116,14 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         "empty": sorted(known.empty),
         "names": [known.run, known.other],
     }
+
+
+def _find_missing_tabs(known: Known) -> dict[str, str]:
+    """Return the tabs for which the run has no data, and why."""
+    made = {} if known.traced else {"timeline": "This run has no trace."}
+    if known.final and "sibling_ratio" in known.empty:
+        made["weights"] = "This run has no layer with times of its backward-weight pass (W) and of another pass."
+    return made
 
 
 def progress(page: PageData) -> dict[str, object]:
@@ -137,11 +150,16 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
     return []
 
 
-def _change(con: duckdb.DuckDBPyConnection, known: Known) -> str:
-    """Return a sentence that says what changed from the compared run to this run. Empty without another run."""
+def _change(con: duckdb.DuckDBPyConnection, known: Known) -> tuple[str, str]:
+    """Return two texts about a comparison: what changed, and what only the earlier run has.
+
+    Both are empty without another run.
+    """
     if not known.other:
-        return ""
-    return components.change(known.verdict, (known.run, known.other), queries.changes(con, Selection()))
+        return "", ""
+    names = known.run, known.other
+    changed = components.change(known.verdict, names, queries.changes(con, Selection()))
+    return changed, components.list_unlogged(known.verdict, names)
 
 
 def _make_elements_below(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
@@ -163,6 +181,8 @@ def answer_chart(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     try:
         with page.cursor() as con:
             if chosen.view == "compare" and not page.other:  # The text above states what to do.
+                return {}
+            if not page.final and chosen.view != "timeline":  # The analyzers still change its times.
                 return {}
             # The value webgl is True if the browser has WebGL.
             style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
@@ -204,6 +224,8 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
                         "The store has no data about this matrix product or convolution (any more).", class_="faint"
                     )
                 }
+            if not page.final:
+                return {"card": components.wait_for_card()}
             kernels = queries.kernels(con, LAUNCHED, str(row["problem"]))
             caller = queries.called_from(con, page.run, str(row["problem"]))
             near = queries.find_similar_times(con, row)

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 CSV_ROWS = 1_000_000
 LARGEST_BLOCK = 10 * queries.FIRST_ROWS
+_FINAL_S = 120.0
+"""How many seconds the export of the table may wait until the analyzers have run."""
 
 
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Answer the browser's request for rows of the table: the ``rows``, the number of all rows, and a ``note``.
 
-    The answer also has ``by``, the column that shows the order of the rows if the user chose no order. ``asked`` is the
-    request: ``search`` (the URL's query string with the filters), ``start`` and ``end`` of the rows, and ``sort`` and
-    ``filter`` in the form of AG Grid, a table component for browsers.
+    The answer also has ``by``, the column that shows the order of the rows if the user chose no order. ``final`` is
+    False as long as the times are missing, because the analyzers still change them.
+
+    ``asked`` is the request: ``search`` (the URL's query string with the filters), ``start`` and ``end`` of the rows,
+    and ``sort`` and ``filter`` in the form of AG Grid, a table component for browsers.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
     sort, search = _parse_sort_columns(asked.get("sort")), str(asked.get("search") or "")
@@ -34,9 +38,16 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     try:
         found, count, default = _rows(pages, from_url(search), sort, _filters(asked.get("filter")), start, end)
     except LogparseError:
-        return {"rows": [], "count": 0, "note": "", "by": ""}
-    note = components.count(count, "" if sort else default.first)
-    return {"rows": records(found), "count": count, "note": note, "by": default.column}
+        return {"rows": [], "count": 0, "note": "", "by": "", "final": True}
+    final = pages.of(from_url(search)).final
+    if not final:
+        found = found[list(_STATED)]
+    note = components.count(count, "" if sort or not final else default.first)
+    return {"rows": records(found), "count": count, "note": note, "by": default.column, "final": final}
+
+
+_STATED = ("id", "label", "calls", "operation", "direction", "dtype", "layout", "device", "file")
+"""Columns that the analyzers do not change. Only these are sent before the analyzers have run."""
 
 
 def _parse_sort_columns(model: object) -> Sequence[Mapping[str, object]]:
@@ -86,6 +97,7 @@ def export(pages: Pages, search: str | None) -> str:
     given = given if isinstance(given, dict) else {}
     pairs = [x for x in given.get("sort") or () if isinstance(x, list) and len(x) == 2]
     sort = _parse_sort_columns([{"colId": name, "sort": way} for name, way in pairs])
+    pages.of(chosen).wait(_FINAL_S)
     found, *_ = _rows(pages, chosen, sort, _filters(given.get("filter")), 0, CSV_ROWS)
     return csv(found)
 
@@ -95,7 +107,7 @@ def csv(frame: pd.DataFrame) -> str:
 
     A text that a spreadsheet would run as a formula gets a leading quote.
     """
-    out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
+    out = frame.drop(columns=["id", "aim_us"], errors="ignore").rename(columns=dict(queries.TABLE))
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]):
             cells = (("'" * (x[:1] in "=+-@\t\r") + make_printable(x)) if isinstance(x, str) else x for x in out[name])

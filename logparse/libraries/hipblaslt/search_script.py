@@ -9,5 +9,10 @@ from logparse.libraries.kinds.search_script import SearchScript
 from logparse.model import GemmProblem
 
 SEARCH_SCRIPT = SearchScript(
-    "tune_hipblaslt.sh", "hipblaslt", GemmProblem, command, Path(__file__).with_name("tune_hipblaslt.sh.in")
+    "tune_hipblaslt.sh",
+    "hipblaslt",
+    GemmProblem,
+    command,
+    Path(__file__).with_name("tune_hipblaslt.sh.in"),
+    results=("hipblaslt-tuning.txt", "hipblaslt-tuning.log"),
 )

@@ -31,6 +31,7 @@ class SearchScript:
       raises EmissionError if a field is unknown that the tool needs.
     * ``template``: the file with the script's text.  It has the places ``@count@`` and ``@lines@``.  In the script,
       file descriptor 3 is its log.
+    * ``results``: the files to ingest after the search, as patterns relative to the script's folder.
     """
 
     name: str
@@ -38,6 +39,7 @@ class SearchScript:
     problems: type[Problem]
     command: Command
     template: Path
+    results: Sequence[str]
 
     def text(self, commands: Sequence[Shell]) -> Shell:
         """Return the shell script that runs the search commands one after the other.

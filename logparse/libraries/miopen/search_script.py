@@ -9,5 +9,10 @@ from logparse.libraries.miopen.driver import command
 from logparse.model import ConvProblem
 
 SEARCH_SCRIPT = SearchScript(
-    "tune_miopen.sh", "miopen", ConvProblem, command, Path(__file__).with_name("tune_miopen.sh.in")
+    "tune_miopen.sh",
+    "miopen",
+    ConvProblem,
+    command,
+    Path(__file__).with_name("tune_miopen.sh.in"),
+    results=("miopen-tuning-db/*.ufdb.txt", "miopen-tuning-db/tune.log"),
 )

@@ -14,7 +14,9 @@ from analyzers.explore.load.actions import archive, cards, time_split, times_bes
 from analyzers.explore.load.job import Card
 from analyzers.job.gpu_time import GpuTime, Part
 from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.screen import Written, screen
 from analyzers.recommend.todo import Todo, gain
+from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import verdict
 from logparse.model import Evidence, Finding, Gain
 from logparse.store import Store
@@ -101,14 +103,30 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     made = {type(x.remedy).__name__: y for x, y in _todos(recommend(everything(), Settings()))}
     apply, search = made["UseRows"], made["Search"]
     assert apply.saves.split()[-1] in ("µs", "ms")
-    assert apply.lines == (
-        "logparse recommend --store S --run r --out overrides",
-        "logparse run --with overrides -- JOB",
-    )
+    write, check = "logparse recommend --store S --run r --out overrides", "logparse verify --store S r after"
+    assert apply.lines[-3:-1] == (write, "logparse run --with overrides -- JOB")
+    assert apply.lines[-1].startswith(
+        f"logparse capture --store S --run after -- logparse run --with overrides -- JOB && {check} overrides/*/"
+    ), "it ends with the check, as in the terminal"
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides/*/tune_miopen.sh")
+    assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides/*/"), "what it found is read"
+    assert "overrides/*/miopen-tuning-db/*.ufdb.txt" in search.lines[2]
+    assert search.lines[3:] == (write,), "and becomes rows"
     unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.gain is None]
     assert all(x.saves == "unknown" for x in unknown)
+
+
+def test_the_card_and_the_terminal_name_the_same_commands(sampled: Store, tmp_path: Path) -> None:
+    made = recommend(tables_of(sampled), Settings())
+    (card,) = (x for x in cards(made, "S", ["demo"]) if x.title.endswith("faster solutions"))
+    written, _ = write(made, Settings(), tmp_path)
+    lines = " ".join(x.rstrip("\\").strip() for x in screen(made, Written(tmp_path, written, "S", ["demo"])))
+    shown = [x.replace("--with overrides", "--with $D").replace("overrides/", "$D/") for x in card.lines]
+    replay, _, apply, check = shown
+    assert card.evidence.endswith("not confirmed")
+    for label, line in (("confirm", replay), ("apply", apply), ("check", check)):
+        assert f"{label} {line}" in " ".join(lines.split()), label
 
 
 def _todos(found: Recommendation) -> list[tuple[Todo, Card]]:

@@ -589,6 +589,15 @@ def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, 
             [...document.querySelectorAll(`#table tbody [data-column=${name}]`)].every((x) => !x.textContent))"""
     )
     assert empty == [], "no column is empty"
+    show(page, traced.url + "?run=job&view=timeline")
+    grey = page.evaluate(
+        """() => { [...document.querySelectorAll('#runs ul a')].find((x) => x.textContent === 'after').click();
+            return document.querySelector('#page').className; }"""
+    )
+    assert grey == "old-around old-chart old-rows", "before any answer"
+    page.wait_for_function("document.querySelector('#page').className === ''")
+    assert page.inner_text("nav .here") == "Overview", "this run has no trace"
+    assert page.get_attribute("nav .off >> nth=0", "title") == "This run has no trace."
     show(page, traced.url + "?run=nosuch")
     assert "This store has no run “nosuch”" in page.inner_text("#verdict")
     page.click("#verdict a:has-text('job')")

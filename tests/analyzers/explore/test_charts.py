@@ -6,7 +6,6 @@ A golden file is a reviewed file with the expected output.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -157,8 +156,9 @@ def draw_layers(points: pd.DataFrame, places: Sequence[tuple[float, float]]) -> 
         for n, (x, y) in enumerate(places)
     ]
     figure = explore.backward_weights(pd.DataFrame(rows))
-    beside, led = figure.data[-1].text or (), [x.text for x in figure.layout.annotations]
-    one, two = ([re.sub("&nbsp;|<br>|64×128×56×56 ", "", str(x)) for x in names] for names in (beside, led))
+    names = figure.layout.annotations
+    assert all(x.bgcolor == LIGHT.panel for x in names), "no line strikes a name through"
+    one, two = ([x.text.replace("64×128×56×56 ", "") for x in names if x.showarrow == led] for led in (False, True))
     return one, two
 
 

@@ -177,7 +177,7 @@ def test_a_letter_finds_a_direction(client: FlaskClient, pages: Pages) -> None:
     assert {x["direction"] for x in found["rows"]} == {"W"}
 
 
-def test_a_comparison_goes_from_the_compared_run_to_this_run(client: FlaskClient, pages: Pages) -> None:
+def test_a_comparison_goes_from_the_earlier_run_to_the_later_one(client: FlaskClient, pages: Pages) -> None:
     both = "?run=after&compare=job"
     shown = surroundings(client, pages, both)
     head = [words(x) for _, x in elements(shown["verdict"], "strong")]
@@ -203,8 +203,12 @@ def test_a_comparison_goes_from_the_compared_run_to_this_run(client: FlaskClient
     assert (first["pick_there_us"], first["pick_here_us"]) == (6120.5, 1741.6)
     card = words(part(client, "card", search=f"{both}&problem={first['id']}", theme="light")["card"])
     assert "Pick, job → afterhipblaslt:91033 (6.12 ms) → hipblaslt:91077 (1.74 ms)" in card
-    offered = surroundings(client, pages, "?run=job&compare=after")["verdict"]
-    assert "after → job: " in words(offered)
+    left = words(shown["verdict"])
+    assert "(44 problems of job that after did not log are not in this)" in left
+    turned = surroundings(client, pages, "?run=job&compare=after&view=compare")
+    assert words(turned["answer"]) == compared, "the direction is the same if the earlier run was chosen first"
+    assert [words(x) for _, x in elements(turned["verdict"], "strong")] == head
+    assert words(turned["runs"]).startswith("job → after")
 
 
 def test_the_report_leads_as_the_page_does(store: Store, tmp_path: Path) -> None:
@@ -217,6 +221,36 @@ def test_the_report_leads_as_the_page_does(store: Store, tmp_path: Path) -> None
     )
     order = sorted(range(17), key=lambda i: data["rows"]["rank_compare"][i])
     assert [data["rows"]["pick_here"][i] != data["rows"]["pick_there"][i] for i in order[:5]] == [True] * 4 + [False]
+
+
+def test_a_tab_without_data_is_no_link_and_says_why(client: FlaskClient, pages: Pages) -> None:
+    shown = surroundings(client, pages, "?run=after")
+    off = {words(text): given["title"] for given, text in elements(shown["tabs"], "span")}
+    assert off["Timeline"] == "This run has no trace."
+    assert "Backward weights" in off
+    assert len(list(elements(shown["tabs"], "a"))) == 4
+    with_weights = surroundings(client, pages, "?run=job&view=weights")
+    assert "Backward weights" in {words(x) for _, x in elements(with_weights["tabs"], "a")}
+    leads = [given["href"] for given, x in elements(with_weights["runs"], "a") if words(x) == "after"]
+    assert leads[0].startswith("?view=overview&run=after"), "another run may not have this tab"
+
+
+def test_shares_name_their_base(client: FlaskClient, pages: Pages) -> None:
+    assert surroundings(client, pages, "?run=job")["base"] == "Share of the 777 ms of GEMMs and convolutions"
+    some = surroundings(client, pages, "?run=job&direction=W")["base"]
+    assert some == "Share of the time of GEMMs and convolutions; each list ignores its own filter."
+
+
+def test_an_estimated_saving_stands_beside_the_time_that_it_assumes(client: FlaskClient, pages: Pages) -> None:
+    listed = rows(client, "?run=job")
+    estimated = [x for x in listed if x["saving_from"] == "estimated"]
+    assert estimated
+    for row in estimated:
+        assert row["calls"] * (row["time_us"] - row["aim_us"]) / 1e3 == pytest.approx(row["saving_us"])
+    assert all(x["aim_us"] is None for x in listed if x["saving_from"] != "estimated")
+    answer = client.get("/problems.csv?run=job")
+    assert answer.text.startswith("Problem,Could save (ms),Total time (ms),Calls,Now (µs),Best (µs),")
+    assert answer.text.splitlines()[0].endswith(",Finding")
 
 
 def test_the_card_names_the_places_in_the_program(tmp_path: Path) -> None:

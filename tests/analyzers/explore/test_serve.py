@@ -142,11 +142,21 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
         overview = part(client, "surroundings", search="?view=overview")
         assert "calls of" not in str(overview["verdict"]), "no sum that would change"
         assert "bone" in str(overview["verdict"]), "the place of the verdict"
-        assert part(client, "rows", search="", start=0, end=9)["count"] > 0, "the first step is enough for the table"
+        listed = part(client, "rows", search="", start=0, end=9)
+        assert listed["count"] > 0, "the first step is enough for the table"
+        assert not listed["final"]
+        assert all("label" in x and "time_us" not in x and "saving_us" not in x for x in listed["rows"])
+        shares = {entry["share"] for facet in overview["filters"] for entry in facet["entries"]}
+        assert (shares, overview["base"]) == ({""}, ""), "no share that would change"
+        assert part(client, "chart", search="?view=roofline", theme="light") == {}, "no point that would move"
+        card = part(client, "card", search=f"?problem={listed['rows'][0]['id']}", theme="light")
+        assert "being analysed" in str(card)
         reading.next.release()
         assert wait_until(partial(begins, "Writing the files")), line()
         overview = part(client, "surroundings", search="?view=overview")
         assert "calls of" in str(overview["verdict"])
+        assert "%" in overview["filters"][0]["entries"][0]["share"]
+        assert part(client, "rows", search="", start=0, end=1)["rows"][0]["time_us"] > 0
         before = part(client, "watch")["version"]
         reading.next.release()
         assert data.wait(PATIENCE_S)
