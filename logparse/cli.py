@@ -298,7 +298,7 @@ def recommend(
         bool, option("Print the whole report: every finding and every file.", "-v", "--verbose")
     ] = False,
 ) -> Answer:
-    """Rank what to change in a job by the time it saves, and write the override files."""
+    """Show where a job's time goes, rank what to change by the time it saves, and write the override files."""
     from analyzers.evidence.tables import Settings
     from analyzers.recommend import verb
 
@@ -444,7 +444,7 @@ def top(
     rows = ranking.rows
     if not rows.num_rows:
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
-    text = [ranking.table, ranking.total]
+    text = [ranking.table, ranking.total, *filter(None, [ranking.rest_note(held, of)])]
     left_out = [f"left out: {ranking.left_out.text}"] if ranking.left_out.text else []
     if unsettled := ranking.unsettled_note(held, of):
         text.append(f"note: {unsettled}")

@@ -194,9 +194,13 @@ _STEPS = """
            (select sum(try_cast(value as double)) from facts
             where run = $run and name = 'profiler_steps'),
            (select count(distinct pid) from calls where run = $run and by_tool is distinct from true
-              and ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')))
+              and ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped'))),
+           (select sum(try_cast(value as double)) from facts where run = $run and name = 'gpu_window_us'
+            having count(*) = (select count(distinct source_id) from kernels where run = $run))
     from w"""
-"""SQL for three values: whether only traces count the calls, the number of traced steps, the number of processes."""
+"""SQL for four values: whether only traces count the calls, the number of traced steps, the number of processes, and
+the time that the traces cover, µs. The time is missing if a trace does not state it.
+"""
 """SQL for the sums over all ranked matrix products and convolutions.
 
 The ranking (``_RANKED``) first reduces millions of times to one row per problem, GPU, run and origin.  Then it chooses
@@ -316,6 +320,10 @@ class Ranking:
     untold: int = 0
     """The number of products and convolutions that are counted with the best known time, because no log names the pick.
     """
+    traced_us: float | None = None
+    """The time that the traces cover, µs. None if logs count calls, or if a trace does not state its time."""
+    by: str = "calls"
+    """``calls`` or ``time``. The column ``share`` has shares of it."""
     saves_if_us: float = 0.0
     """The additional saving (µs) if the job does not read its user find-db (``libraries/miopen/find_db_choice.py``)."""
     unsettled: int = 0
@@ -326,7 +334,8 @@ class Ranking:
     def table(self) -> Rows:
         """The rows for the terminal, with the time of a call (µs). A pick that no log names is ``not logged``.
 
-        A saving that is unknown is ``unknown``, if another one is known.
+        A saving that is unknown is ``unknown``, if another one is known. The name of the column ``share`` says what the
+        shares are of: ``of_calls`` or ``of_time``.
         """
         out = []
         some = any(x is not None for x in self.rows["saves_us"].to_pylist())
@@ -337,7 +346,7 @@ class Ranking:
             picked |= {"saves_us": "unknown"} if some and row["saves_us"] is None else {}
             last = {"call_us": call_us} | {x: row[x] for x in ("total_us", "kind", "calls_from", "saves_only_if")}
             names = [name for name in picked if name not in last and name != "text"]
-            out.append({name: picked[name] for name in names} | last)
+            out.append({f"of_{self.by}" if name == "share" else name: picked[name] for name in names} | last)
         return out
 
     @property
@@ -352,14 +361,30 @@ class Ranking:
             out += f" of {self.processes:,} processes together"
         if self.timed and self.total_us is not None:
             of = "" if self.timed == self.problems else f" by the times of {self.timed:,} of them"
-            each = f" ({duration(self.total_us / self.steps)} a step)" if self.steps else ""
-            out += f"; {duration(self.total_us)}{of}{each}"
+            out += f"; {duration(self.total_us)}{of}{self._part_of_traces()}"
         if self.untold:
             out += f" ({pluralize(self.untold, 'problem')} by the best known time, because no log names the pick)"
         known, more = self.saves_us or 0.0, self.saves_if_us
         saved = [duration(known)] if known else []
         saved += [f"{'another ' * bool(known)}{duration(more)} if {find_db_choice.ASSUMES}"] if more else []
         return out + f"; the best known solutions save {', and '.join(saved)}" * bool(saved)
+
+    def _part_of_traces(self) -> str:
+        """Return which part of a traced step, or else of the traces, all problems take. Empty if no trace states it."""
+        each, whole = (self.total_us or 0.0) / (self.steps or 1.0), (self.traced_us or 0.0) / (self.steps or 1.0)
+        known = [f"{duration(each)} a step"] if self.steps else []
+        known += (
+            [f"{each / whole:.0%} of {'a traced step of' if self.steps else 'the traced'} {duration(whole)}"]
+            if whole
+            else []
+        )
+        return f" ({', '.join(known)})" if known else ""
+
+    def rest_note(self, store: Store, run: str) -> str:
+        """Return a note that names the command for the rest of the traced time. Empty if that time is unknown."""
+        if not self.traced_us:
+            return ""
+        return f"where the rest of the time goes: {command_line(store.url, 'recommend', '--run', run)}"
 
     def unsettled_note(self, store: Store, run: str) -> str:
         """Return a note about convolutions whose solver depends on which find-db the job reads. Empty without any."""
@@ -405,7 +430,7 @@ def rank_problems(
         shown = {"n": n, "assumes": find_db_choice.ASSUMES}
         # This is an Arrow table, because to import pandas takes longer than most answers.
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params=shown).to_arrow_table()
-        traced, steps, processes = con.execute(_STEPS, {"run": run, "kind": kind}).fetchall()[0]
+        traced, steps, processes, traced_us = con.execute(_STEPS, {"run": run, "kind": kind}).fetchall()[0]
         ((untold,),) = con.execute(_UNTOLD).fetchall()
         open_ = [problem_from_text(text).label for (text,) in con.execute(_UNSETTLED).fetchall()]
         not_used = _count(con, run, kind) if count_left_out else LeftOut()
@@ -422,6 +447,8 @@ def rank_problems(
         left_out=not_used,
         steps=steps if traced else None,
         traced=bool(traced),
+        traced_us=traced_us if traced and total_us and traced_us and total_us <= traced_us else None,
+        by=by,
         processes=int(processes),
         untold=int(untold),
         saves_if_us=saves_if_us,

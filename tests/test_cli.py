@@ -219,6 +219,21 @@ def test_top_ends_with_the_sums_over_all_problems(store: str) -> None:
     )
 
 
+def test_top_says_which_part_of_the_traced_time_it_lists(tmp_path: Path) -> None:
+    """The sums are a part of a traced step, and `recommend` shows the rest. Logs know no time of a step."""
+    store, logged = str(tmp_path / "traced"), str(tmp_path / "logged")
+    run("ingest", str(SAMPLES / "traces/job.trace.json"), "--run", "a", "--store", store)
+    shown = run("top", "--by", "time", "--store", store).stdout
+    assert "; 608 µs (304 µs a step, 58% of a traced step of 525 µs)\n" in shown
+    assert f"where the rest of the time goes: logparse recommend --store {store} --run a" in " ".join(shown.split())
+    assert "of_time" in shown
+    run("ingest", str(SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"), "--store", logged)
+    shown = run("top", "--store", logged).stdout
+    assert "of_calls" in shown
+    assert "of a traced step" not in shown
+    assert "rest of the time" not in shown
+
+
 def test_show_states_comparable_times(tmp_path: Path) -> None:
     """``logparse show`` states how long comparable convolutions take.
 

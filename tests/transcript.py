@@ -29,9 +29,12 @@ FILES = re.compile(r"^```sh\n(mkdir session && cd session\n.*?)^```$", re.MULTIL
 SHOWN = (
     ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),
     ("logparse top --by time -n 2", r"^( calls| ─| +\d)"),
-    ("logparse recommend --target tunableop_results0.csv", r""),
+    ("logparse recommend --target tunableop_results0.csv", r"^(?!     NT |rest|not used)"),
     ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
-    ("logparse verify before after/hipblaslt_rank0_4300.log overrides/*/hipblaslt_tuning.txt", r""),
+    (
+        "logparse verify before after/hipblaslt_rank0_4300.log overrides/*/hipblaslt_tuning.txt",
+        r"^(?!  TN|.*(16384|32000))",
+    ),
 )
 """The commands of the session, each with a pattern of the output lines that README.md shows."""
 

@@ -50,14 +50,15 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     choice = ""
     if flipped:
         cost = (
-            "the cost of this change is unknown"
+            "The cost of this change is unknown"
             if apart is None
-            else f"the times of the two kernels differ by {apart:.1%} (median)"
+            else f"The times of the two kernels differ by {apart:.1%} (median)"
         )
         cost = worth.text(_run(found)) if apart is None and worth is not None and worth.saves_us else cost
+        unknown = "" if found.compared or not known else "Whether the job got faster is unknown: no time was compared. "
         choice = (
-            f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}); "
-            f"{'' if found.compared or not known else 'no time was compared; '}{cost}"
+            f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}). "
+            f"{unknown}{cost}"
         )
     elif picked > found.several:
         same = pluralize(picked - found.several, "other problem" if found.several else "problem")
@@ -206,9 +207,10 @@ class Worth:
 
     def text(self, run: str) -> str:
         """Return the saving as text. ``run`` names the run whose calls are added up."""
-        word = "saves" if self.saves_us > 0 else "costs"
-        known = f"{len(self.saves):,} of {self.changed:,} known"
-        return f"by times measured alone that {word} {duration(abs(self.saves_us))} {run} ({known}), not confirmed"
+        word = "save" if self.saves_us > 0 else "cost"
+        known = f"known for {len(self.saves):,} of {self.changed:,}"
+        expected = f"The other kernels are expected to {word} {duration(abs(self.saves_us))} {run}"
+        return f"{expected}, by times measured alone ({known}, not confirmed)"
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
@@ -305,7 +307,7 @@ def _shorten_rows(rows: pa.Table, worth: Worth | None, found: Diff) -> Rows:
         change, saves = row["change"], None if worth is None else worth.saves.get(row["text"])
         shown = row | {"change": "" if change is None else signed_percent(change)}
         named = {names.get(name, name): value for name, value in shown.items() if name != "text"}
-        out.append(named | {"saves_ms/run": None if saves is None else saves / 1e3})
+        out.append(named | {"may_save_ms": None if saves is None else saves / 1e3})
     return [{name: row[name] for name in row if any(x[name] not in (None, "") for x in out)} for row in out]
 
 

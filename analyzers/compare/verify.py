@@ -9,6 +9,7 @@ Three things are checked for each operator (with sizes) for which a file has a r
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -449,6 +450,7 @@ def headline(found: Verification) -> str:
 def lines(found: Verification, most: int = LINES) -> list[str]:
     """Return at most ``most`` lines: the verdict, the reasons of a failure, and the result for each operator."""
     out = [f"verify: {headline(found)}"]
+    out += _promise(found)
     if (gain := found.in_run) is not None:
         times = f"{duration(gain.now_us)} → {duration(gain.then_us)}"
         out.append(f"  GPU time in the traces: {times}, {describe_gain(gain.saving_us)}")
@@ -469,6 +471,16 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
     return [cut_to_width(make_printable(x)) for x in [*out, *([f"rest     {', '.join(rest)}: -v"] if rest else [])]]
 
 
+def _promise(found: Verification) -> list[str]:
+    """Return a line with the saving that was promised for the rows that took effect, if no gain was measured."""
+    applied = [x for x in found.outcomes if x.effect in ("applied", "changed kernel")]
+    promised = [x.promised_us for x in applied if x.promised_us is not None]
+    if not promised or any(x.gained_us is not None for x in found.outcomes):
+        return []
+    known = f"{len(promised):,} of {pluralize(len(applied), 'applied row')}"
+    return [f"  promised by recommend, not measured: {format_difference(math.fsum(promised))} a run ({known})"]
+
+
 def _problems(shown: Sequence[Outcome]) -> list[str]:
     """Return a table with one line per operator: whether its override took effect, its times, and the gain.
 
@@ -478,7 +490,8 @@ def _problems(shown: Sequence[Outcome]) -> list[str]:
     for x in shown:
         gain = None if x.gained_us is None else x.per_call
         times = "" if gain is None else f"{duration(gain.now_us)} → {duration(gain.then_us)} a call"
-        table.append((x.label, x.effect, times, "" if x.gained_us is None else describe_gain(x.gained_us)))
+        promised = "" if x.promised_us is None else f"promised {format_difference(x.promised_us)}"
+        table.append((x.label, x.effect, times, promised if x.gained_us is None else describe_gain(x.gained_us)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table

@@ -16,6 +16,14 @@ RESTS_ON = "rests_on"
 
 The text is a clause that follows ``assumes that``, such as ``50% of the roofline is reached``.
 """
+THEN = "then_is"
+"""Name of the detail of a finding's evidence that says whose time the expected time is, such as ``the time of its B``.
+"""
+BESIDE = "beside"
+"""Name of the detail of a finding's evidence with a clause that the saving does not rest on.
+
+Only ``recommend --explain`` prints it.
+"""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from logparse.text import duration
 
 NAME = "host-bound"
 GRAPHS = (
-    "Reduce the host's work per kernel: use torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) "
-    "for repeated work, a larger batch, or a data loader with workers and pinned memory. Look for calls that make "
-    "the host wait for the GPU (.item(), .cpu(), printing)."
+    "Reduce the host's work per kernel: first try torch.compile(mode='reduce-overhead'), which uses CUDA graphs, or "
+    "torch.cuda.graph for repeated work. Then try a larger batch, or a data loader with workers and pinned memory. "
+    "Look for calls that make the host wait for the GPU (.item(), .cpu(), printing)."
 )
 BEYOND_GRAPHS = (
     "The job already launches graphs, and the GPU is idle between them. Batch more requests or tokens per launch, "
@@ -59,7 +59,7 @@ _LOADS = "change the data loader: more workers, less work per sample"
 WORDS: Mapping[str, tuple[str, str, str]] = {
     "launching": (
         "while the host launched kernels",
-        "change the program: CUDA graphs, larger batch, loader",
+        "change the program: first torch.compile(mode='reduce-overhead'), then a larger batch",
         GRAPHS,
     ),
     "synchronisation": ("while the host waited or copied data", "change the code that waits or copies", WAIT),

@@ -37,7 +37,7 @@ from analyzers.job.efficiency import WITHIN_REACH
 from analyzers.job.gpu_time import TRANSPOSE, traced_calls_of_run
 from logparse.devices import device_of, devices
 from logparse.libraries.miopen.solvers import MOST_ELEMENTS
-from logparse.model import Advise, ConvProblem, Evidence, Finding, Gain, Remedy, Search, problem_from_text
+from logparse.model import AFTER_SEARCH, Advise, ConvProblem, Evidence, Finding, Gain, Remedy, Search, problem_from_text
 from logparse.roofline import roofline_us
 from logparse.target import Facts, arch, same_device
 from logparse.text import bytes_text, duration
@@ -55,7 +55,7 @@ _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, 
 _LARGE = 1 << 30
 """A workspace of this size (bytes) is called large, because a device may not have that much free memory."""
 SEARCH = (
-    "Let MIOpen search for a faster solver (tune_miopen.sh), then ingest the files that MIOpen wrote. With "
+    f"Let MIOpen search for a faster solver (tune_miopen.sh, takes hours), {AFTER_SEARCH}. With "
     "MIOPEN_LOG_LEVEL=5, MIOpen's log names the solvers that it skipped for lack of workspace."
 )
 

@@ -32,12 +32,13 @@ from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.passes import backward_weights, find_best_pass_times, passes_of
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables, query_frames
-from analyzers.findings.finding import RESTS_ON, Analyzer
+from analyzers.findings.finding import BESIDE, RESTS_ON, THEN, Analyzer
 from analyzers.job.gpu_time import traced_calls_of_run
 from logparse.devices import is_nvidia
 from logparse.libraries.builds import can_decide_for
 from logparse.libraries.miopen.find_db_choice import ASSUMES, FIND_DBS, SETTLED_BY, rivals_sql
 from logparse.model import (
+    AFTER_SEARCH,
     Advise,
     ConvProblem,
     Evidence,
@@ -57,13 +58,13 @@ NAME = "slow-wrw"
 YARDSTICK = "the slower of F and B"
 """Words for the yardstick of one W: the slower pass of its layer's forward (F) and dgrad (B)."""
 TUNE = (
-    "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh), then ingest the files that "
-    "MIOpen wrote. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
+    "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh, takes hours), "
+    f"{AFTER_SEARCH}. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
     "gain most."
 )
 TUNE_ELSEWHERE = (
     "No faster kernel is known on this device, but one is known on another device of the store. Let MIOpen search "
-    "for this kernel here (tune_miopen.sh), then ingest the files that MIOpen wrote."
+    f"for this kernel here (tune_miopen.sh, takes hours), {AFTER_SEARCH}."
 )
 KNOWN_ISSUE = (
     " MIOpen 3.3.0 of ROCm 6.3.0 has a known issue with backward weights of FP16 and FP32 on MI300 (ROCm issue "
@@ -314,7 +315,7 @@ def _report_slow_gradient(
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
-        message="; ".join(filter(None, (message, typical, naive, elsewhere))),
+        message="; ".join(filter(None, (message, naive, elsewhere))),
         per_call=gain,
         calls=count,
         in_run=None if count is None else gain.times(count),
@@ -323,7 +324,8 @@ def _report_slow_gradient(
             source_id=str(row["source_id"]),
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
-            details={"solution": row["solution"], RESTS_ON: f"W matches {YARDSTICK}"},
+            details={"solution": row["solution"], RESTS_ON: f"W matches {YARDSTICK}", THEN: f"the time of its {which}"}
+            | ({BESIDE: typical} if typical else {}),
         ),
         remedy=Replay() if is_nvidia(known) else Search(),  # No tool of NVIDIA's searches.
         advice=TUNE_CUDNN if is_nvidia(known) else TUNE_ELSEWHERE if elsewhere else TUNE,

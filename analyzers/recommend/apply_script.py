@@ -90,7 +90,7 @@ def _variables(lines: Iterable[str]) -> list[str]:
     return [*dict.fromkeys(x[1] for x in found if x)]
 
 
-_USE = Shell("source this script in the shell that starts the job:  . {path}")
+_USE = Shell("# source this script in the shell that starts the job:\n. {path}\n")
 _HERE = Shell('"$_logparse_folder"')
 
 

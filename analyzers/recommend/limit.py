@@ -25,8 +25,7 @@ def describe_limit(found: Recommendation) -> str:
     ceilings, of_host = now.ceilings, now.limit == "host"
     traced = whole_us(time) or now.now_us
     differs = abs(now.now_us - traced) > LEAST * traced  # Without the profiler it takes another time than traced.
-    as_traced = not differs and round(now.host_factor, 2) == 1
-    profiled = time is not None and time.profiled and as_traced
+    profiled = _is_as_profiled(found)
     said = [f"{_LIMITS.get(now.limit, now.limit)} {'limit' if now.limit == 'kernels' else 'limits'} {one}"]
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{join_times(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
@@ -48,28 +47,50 @@ def describe_limit(found: Recommendation) -> str:
             else:
                 said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
     free_us = ceilings.free_communication_us
+    freed = ""
     if free_us < now.now_us * (1 - LEAST):
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            works = "works meanwhile and " * (ceilings.next_limit == "host")
-            still = f"would still take {duration(free_us)} (only {saved} less)"
-            said.append(f"without communication {one} {still}, because {next_} {works}would then limit it")
+            then = f"{next_} would be the limit: {one} would then take {duration(free_us)}, {saved} less"
+            freed = f". If communication took no time, {then}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
-    if of_host and now.beside_logs:
-        how += ", from traces taken while the libraries wrote logs, which slows the host"
+    larger = is_understated(found)
+    direction = "; likely less" if of_host else "; perhaps more" if larger else ""
+    if (of_host or larger) and now.beside_logs:
+        how += f"{direction}, from traces taken while the libraries wrote logs, which slows the host"
     elif profiled:
-        how += "; the trace's profiler slowed the host"
+        how += f"{direction}, as the profiler slowed the host" if direction else "; the profiler slowed the host"
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    return f"{'; '.join(said)} ({how}){again}"
+    return f"{'; '.join(said)}{freed} ({how}){again}"
+
+
+def _is_as_profiled(found: Recommendation) -> bool:
+    """Tell whether the simulated host takes the time that it took under the profiler, which slows it."""
+    now, time = found.now, found.gpu_time
+    if now is None or time is None or not time.profiled:
+        return False
+    traced = whole_us(time) or now.now_us
+    return abs(now.now_us - traced) <= LEAST * traced and round(now.host_factor, 2) == 1
+
+
+def is_understated(found: Recommendation) -> bool:
+    """Tell whether a step without communication is simulated too long.
+
+    That step waits for the host, and the profiler or the libraries' logs slowed the simulated host.
+    """
+    now = found.now
+    if now is None or now.limit != COMMUNICATION or now.ceilings.next_limit != "host":
+        return False
+    return now.beside_logs or _is_as_profiled(found)
 
 
 def name_limit(found: Recommendation) -> str:

@@ -182,10 +182,11 @@ def _is_about_target(finding: Finding, target: Facts) -> bool:
 
 # ------------------------------------------------------------ scripts that search
 
-_USE = Shell(
-    "run this script on the GPU (it takes hours, begins with the most valuable problem, and can be stopped at any "
-    "time), then ingest the files that it wrote"
-)
+_USE = Shell("""\
+# Run this script on the GPU. It takes hours, begins with the most valuable problem, and can be stopped at any time.
+(cd {folder} && sh {path})
+# Ingest the files that it writes, then recommend again.
+""")
 
 
 def scripts(

@@ -13,6 +13,7 @@ import pandas as pd
 
 from analyzers.actions import ActionResult
 from analyzers.findings import completeness, stale_override
+from analyzers.findings.finding import BESIDE
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.apply_module import calls
 from analyzers.recommend.ceiling import Ceiling
@@ -134,7 +135,11 @@ def explain_todo(recommendation: Recommendation, todo: Todo) -> list[str | Block
     table: list[str | Block] = (
         [choose_columns(about, recommendation.steps, unit_of(recommendation))] if len(about) else []
     )
-    reasons = [f"{x.problem.label}: {x.message}" for x in findings if x.problem is not None and x not in untimed]
+    reasons = [
+        f"{x.problem.label}: {'; '.join(filter(None, [x.message, str(x.evidence.details.get(BESIDE) or '')]))}"
+        for x in findings
+        if x.problem is not None and x not in untimed
+    ]
     table += [*reasons[:_SOME], *([f"and {len(reasons) - _SOME:,} more: see the report"] * (len(reasons) > _SOME))]
     said = [f"{x.analyzer}: {x.message}" for x in remarks]
     said += [f"{x.problem.label if x.problem else x.analyzer}: {x.message}" for x in untimed[:_SOME]]

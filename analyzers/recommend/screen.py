@@ -14,6 +14,7 @@ from pathlib import Path
 
 from analyzers.evidence import ladders
 from analyzers.findings import completeness
+from analyzers.findings.finding import THEN
 from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
@@ -93,7 +94,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     ]
     # Each thing names the call that saves most, if there is room for it. The largest saving is the first to have room.
     for todo, block in sorted(ranked, key=lambda x: -x[0].gained_us):
-        added = _row_lines(found, todo, spare if len(ranked) == 1 else min(spare, 1))
+        added = _row_lines(found, todo, spare, len(todo.findings) if len(ranked) == 1 else 1)
         block.extend(added)
         spare -= len(added)
     return [
@@ -117,8 +118,8 @@ def _remarks_of_logs(found: Recommendation, written: Written) -> list[str]:
 def _fitting(conclusion: Verdict, n: int | None, lines: int) -> list[list[str]]:
     """Return the blocks of as many things to do as fit into ``lines`` lines, at least of the first one.
 
-    If not all of them fit, the last ones have one line each, without what to change. With ``n``, return the first ``n``
-    blocks, however many lines they need.
+    If not all of them fit, the last ones only say what to change, and not what the saving rests on. If these do not fit
+    either, the last ones have one line each. With ``n``, return the first ``n`` blocks, however many lines they need.
     """
     if n:
         return todo_blocks(conclusion.todo[:n], conclusion)
@@ -126,8 +127,10 @@ def _fitting(conclusion: Verdict, n: int | None, lines: int) -> list[list[str]]:
     least = next((place for place, x in enumerate(conclusion.todo, 1) if x.assumes), 1)
     for room in range(max(min(len(conclusion.todo), LINES), least), least - 1, -1):
         blocks = todo_blocks(conclusion.todo[:room], conclusion)
-        for whole in range(room, 0, -1):
-            listed = [*blocks[:whole], *(x[:1] for x in blocks[whole:])]
+        short = todo_blocks(conclusion.todo[:room], conclusion, short=True)
+        forms = [*((whole, room) for whole in range(room, 0, -1)), *((1, told) for told in range(room - 1, 0, -1))]
+        for whole, told in forms:
+            listed = [*blocks[:whole], *short[whole:told], *(x[:1] for x in blocks[told:])]
             if sum(map(len, listed)) <= lines:
                 return listed
     return [x if place == 0 else x[:1] for place, x in enumerate(todo_blocks(conclusion.todo[:least], conclusion))]
@@ -277,10 +280,13 @@ def format_savings(todo: Sequence[Todo]) -> list[str]:
     return out
 
 
-def todo_blocks(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bool = False) -> list[list[str]]:
+def todo_blocks(
+    todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bool = False, short: bool = False
+) -> list[list[str]]:
     """Return the lines of each thing to do, numbered: title, saving, certainty, and what to change.
 
     * ``whole``: do not cut titles.
+    * ``short``: leave out what the saving rests on, if it needs lines of its own.
     """
     name = _name_saving_column(todo, conclusion)
     width = _widths(todo, name)
@@ -292,7 +298,7 @@ def todo_blocks(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole
     out: list[list[str]] = []
     for n, (x, title, saves) in enumerate(zip(todo, titles, format_savings(todo), strict=True), first):
         start = width.line(str(n), title, saves, x.certainty)
-        change = make_printable(_change(x, None if whole else n))
+        change = make_printable(_name_change(x) if short and not beside else _change(x, None if whole else n))
         if whole:
             out.append(_wrap_line(f"{start}{change}", _LABEL))
         elif beside:
@@ -321,30 +327,37 @@ def _target(todo: Todo) -> str:
     return "" if todo.rests_on else f"{duration(todo.gain.then_us)} expected to remain"
 
 
-def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
+def _row_lines(found: Recommendation, todo: Todo, room: int, most: int) -> list[str]:
     """Return lines that show how much time each of the slowest calls saves if the library uses a better kernel.
 
-    The calls that save most come first. ``room`` is the largest number of lines.
+    The calls that save most come first. ``room`` is the largest number of lines, and ``most`` that of calls.
     """
-    rows = [found.findings[n - 1] for n in todo.findings][: max(room, 0)]
+    rows = [found.findings[n - 1] for n in todo.findings][: max(min(room, most), 0)]
     labels = [make_printable(x.problem.label) if x.problem else "" for x in rows]
     width = max(map(len, labels), default=0)
     saves = (_format_row(x, todo, found.steps or 1) for x in rows)
     first_word = ["most, " * (len(todo.findings) > 1), *([""] * len(rows))]
-    lines = zip(labels, saves, first_word, strict=False)
-    return [cut_to_width(f"     {label:<{width}}  saves {most}{us}{how}") for label, (us, how), most in lines]
+    out: list[str] = []
+    for label, (us, how), first in zip(labels, saves, first_word, strict=False):
+        line = f"{' ' * _HOW}{label:<{width}}  saves {first}{us}"
+        lines = _wrap_line(f"{line}{how}", _HOW + 2)
+        lines = lines if len(out) + len(lines) <= room else [cut_to_width(line)]
+        out += lines if len(out) + len(lines) <= room else []
+    return out
 
 
 def _format_row(row: Finding, todo: Todo, steps: float) -> tuple[str, str]:
     """Return the saving of one operator, and times of its calls: ``91.8 ms``, `` (18 calls of 5.37 ms → 273 µs)``.
 
+    An expected time has words that say whose time it is, such as ``273 µs, the time of its B``.
     The second text is empty for a single call, and if no whole number of calls is known for a step or run.
     """
     if todo.unit == "call" or row.saving_us is None:
         return f"{mark(todo)}{duration(row.per_call_us)}{' a call' * (todo.unit != 'call')}", ""
     each, calls = row.per_call, (row.calls or 0) / steps
     if each is not None and calls > 1 and calls == int(calls):
-        how = f" ({pluralize(int(calls), 'call')} of {duration(each.now_us)} → {duration(each.then_us)})"
+        whose = f", {row.evidence.details[THEN]}" if THEN in row.evidence.details else ""
+        how = f" ({pluralize(int(calls), 'call')} of {duration(each.now_us)} → {duration(each.then_us)}{whose})"
     else:
         how = ""
     return f"{mark(todo)}{duration(row.saving_us / steps)}", how
@@ -356,11 +369,16 @@ def _change(todo: Todo, number: int | None) -> str:
     Without a ``number`` of the thing, the option is left out.
     """
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
-    about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
     interval = "" if todo.at_most or todo.assumes else interval_text(todo)
     where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
-    return "; ".join([f"{change_text(todo)}{about}{per}", *where]) + more
+    return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
+
+
+def _name_change(todo: Todo) -> str:
+    """Return what to change to do a thing, and the problem if it is about a single one."""
+    about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
+    return f"{change_text(todo)}{about}"
 
 
 def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written) -> Iterator[str]:
@@ -381,7 +399,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if folders and not listed.isdisjoint((UseRows, Search)):
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield from _fold_command(f"D={named}")
+        yield from _fold_command(f"folder   D={named}")
     replayed = [x for x in todo if x.findings and not x.confirmed]
     if replayed:
         label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"

@@ -179,9 +179,9 @@ def interval_text(todo: Todo) -> str:
 def kernels_text(todo: Todo) -> str:
     """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms``.
 
-    It is empty if the step's time or the kernels' saving is unknown.
+    It is empty if the step's time or the kernels' saving is unknown, or if the change shortens a wait instead.
     """
-    if todo.step is None or todo.gain is None or todo.sureness == "unknown":
+    if todo.step is None or todo.gain is None or todo.sureness == "unknown" or todo.waits_for:
         return ""
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Sequence
 from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.files_action import OVERRIDES
-from analyzers.recommend.limit import DATA, name_slowing_limit
+from analyzers.recommend.limit import DATA, is_understated, name_slowing_limit
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import NOTHING, UNCONFIRMED, Todo, Unit
 from analyzers.recommend.whole import LEAST, whole_us
 from logparse.model import SURENESS, Finding, Gain, Sureness
 from logparse.model.gains import total
 from logparse.text import pluralize
+
+_AS_TRACED = "all communication is hidden; may be more with a host that nothing slows"
 
 
 def list_findings(found: Recommendation) -> list[Todo]:
@@ -191,6 +193,11 @@ def list_remarks(found: Recommendation) -> list[Todo]:
         gain = Gain(whole, whole - saved)
         if step is not None and remark.in_run is not None:
             gain = remark.in_run.per(time.steps or 1.0)
+        # The simulated saving is no upper bound if the host, which was slower than usual, bounds it.
+        understated = waits == "communication" and most < each and is_understated(found)
+        if understated:
+            step = gain
+        estimated: Sureness = "estimated" if understated else "unknown"
         if saved >= LEAST * whole:
             out.append(
                 Todo(
@@ -199,13 +206,13 @@ def list_remarks(found: Recommendation) -> list[Todo]:
                     what="",
                     gain=gain,
                     unit="step" if time.steps else "run",
-                    sureness="unknown" if remark.saving_us is None else remark.sureness,
+                    sureness=estimated if remark.saving_us is None else remark.sureness,
                     remedy=remark.remedy,
                     changes=remark.remedy.changes,
                     step=step,
                     waits=waits == "host",
                     slowed_by=name_slowing_limit(step, gain, found),
-                    rests_on=_rests_on([remark]),
+                    rests_on=_AS_TRACED if understated else _rests_on([remark]),
                     waits_for=waits or "",
                 )
             )

@@ -61,6 +61,7 @@ from logparse.model.records import (
     solution_from_text,
 )
 from logparse.model.remedies import (
+    AFTER_SEARCH,
     SURENESS,
     UPPER_BOUND,
     Advise,
@@ -75,6 +76,7 @@ from logparse.model.remedies import (
 from logparse.model.texts import kind_of, layer_of, problem_from_text
 
 __all__ = [
+    "AFTER_SEARCH",
     "COMPLEX",
     "CONV_FIELDS",
     "CONV_LAYOUT",

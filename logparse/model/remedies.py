@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from logparse.model.records import Override
 
 
+def _count(problems: Sequence[Problem | None]) -> str:
+    """Return the number of distinct problems with a noun, such as ``3 GEMMs`` or ``5 GEMMs and convolutions``."""
+    if {type(x) for x in problems} == {GemmProblem, ConvProblem}:
+        return f"{len(set(problems)):,} GEMMs and convolutions"
+    return _pluralize(len(set(problems)), _name(problems))
+
+
 def _name(problems: Sequence[Problem | None]) -> str:
     """Return a noun for the problems, such as ``W convolution`` if all of them compute gradients of weights."""
     convolutions = [x for x in problems if isinstance(x, ConvProblem)]
@@ -41,6 +48,10 @@ def _name(problems: Sequence[Problem | None]) -> str:
 
 def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+AFTER_SEARCH = "ingest the files that it writes, then recommend again"
+"""Steps after the search of a library's own tool. ``recommend`` then writes rows of override files."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,7 @@ class Search:
     """A proposal to let the library's own tool search for faster kernels."""
 
     name: ClassVar[str] = "search"
-    changes: ClassVar[str] = "run the search, then use the file that it writes"
+    changes: ClassVar[str] = f"run the search (takes hours), {AFTER_SEARCH}"
     action: ClassVar[str] = "tune"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
@@ -95,7 +106,7 @@ class Replay:
                 "replay it on your machine, or give --same-build if the times were measured with the same GPU and "
                 "library build"
             )
-        return "run logparse replay"
+        return "run logparse replay, then recommend again"
 
     @property
     def action(self) -> str:
@@ -105,7 +116,7 @@ class Replay:
         count = len(set(problems))
         if self.on_target:
             return f"check {_pluralize(count, 'faster solution')} on your machine"
-        return f"time {_pluralize(count, 'problem')}, then use faster solutions"
+        return f"measure {_count(problems)}, then use faster solutions"
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class Setting:
         return f"potential: {self.solution}"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
-        return f"try a setting or layout for {_pluralize(len(set(problems)), 'problem')}"
+        return f"try a setting or layout for {_count(problems)}"
 
 
 @dataclass(frozen=True)

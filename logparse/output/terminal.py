@@ -32,7 +32,7 @@ Importing pandas instead would take longer than reading most logs.
 Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
 """A table of any kind that an answer may contain."""
 
-_SHARES = frozenset({"share", "saving_share"})
+_SHARES = frozenset({"share", "of_calls", "of_time", "saving_share"})
 """Columns with fractions of a whole, which are shown in percent."""
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
 """Columns that hold sentences.
@@ -47,7 +47,18 @@ _LEASTS = {"problem": 44}
 A row would be useless without the name of its matrix product or convolution.
 """
 _ANSWERS = (
-    *("effect", "saves_us", "saves_ms/run", "saving_us", "pick_b", "pick_a", "best", "action", "state", "total_us"),
+    *(
+        "effect",
+        "saves_us",
+        "may_save_ms",
+        "saving_us",
+        "pick_b",
+        "pick_a",
+        "best",
+        "action",
+        "state",
+        "total_us",
+    ),
     *("rejects", "solution", "time_us", "slower", "calls", "call_us", "pick", "pick_us", "best_us", "change"),
 )
 """The most important columns, in order.

@@ -74,11 +74,15 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("name", "trains", "change"),
     [
-        ("allreduce", True, "trace all ranks; with DDP, try another bucket_cap_mb"),
-        ("_reduce_scatter_base", True, "trace all ranks; with FSDP, prefetch parameters"),
-        ("_allgather_base", True, "trace all ranks; with FSDP, prefetch parameters"),
-        ("all_to_all", True, "trace all ranks, or use fewer ranks"),
-        ("allreduce", False, "trace all ranks, or use fewer ranks"),  # of tensor parallelism
+        ("allreduce", True, "first trace all ranks; then change the program: with DDP, another bucket_cap_mb"),
+        (
+            "_reduce_scatter_base",
+            True,
+            "first trace all ranks; then change the program: with FSDP, prefetch parameters",
+        ),
+        ("_allgather_base", True, "first trace all ranks; then change the program: with FSDP, prefetch parameters"),
+        ("all_to_all", True, "first trace all ranks; then use fewer ranks"),
+        ("allreduce", False, "first trace all ranks; then use fewer ranks"),  # of tensor parallelism
     ],
 )
 def test_advice_fits_the_kind_of_collective(name: str, trains: bool, change: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from analyzers.evidence.passes import find_best_pass_times
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slow_wrw
+from analyzers.findings.finding import BESIDE, THEN
 from analyzers.findings.slow_wrw import comparable_w
 from logparse.devices import device_of, devices
 from logparse.model import Finding, Replay, Search
@@ -149,7 +150,8 @@ def test_expected_time_comes_from_other_layers_on_the_same_gpu() -> None:
     [found] = find_slow_gradients(given)
     true = 5 + 1e-8 * float(odd.flops or 0)
     words = comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "77"})[odd.text]
-    assert words in found.message
+    assert words == found.evidence.details[BESIDE]
+    assert words not in found.message
     number, unit = words.removeprefix("comparable W problems, not used for the saving, take ").split(" ")
     assert unit == "µs"
     assert float(number) == pytest.approx(true, rel=0.25)
@@ -169,7 +171,9 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
     (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
     of_shipped_times = "comparable W problems, not used for the saving, take 259 µs"
     as_long = "3.5 times as long as the slower of F and B of its layer (B: 200 µs); a call can save the difference"
-    assert found.message.endswith(f"{as_long}; {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
+    assert found.message.endswith(f"{as_long}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
+    assert found.evidence.details[BESIDE] == of_shipped_times
+    assert found.evidence.details[THEN] == "the time of its B"
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = find_slow_gradients(t)
     assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)

@@ -11,7 +11,7 @@ from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.findings import host_bound
 from analyzers.job.gpu_time import gpu_time
-from analyzers.job.step.answer import Ceilings
+from analyzers.job.step.answer import BESIDE_LOGS, Ceilings
 from analyzers.recommend import screen
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import Recommendation, recommend
@@ -23,7 +23,7 @@ from analyzers.recommend.verdict import gains_text, verdict
 from logparse.ingest import ingest
 from logparse.model import Gain
 from logparse.store import open_store
-from tests.analyzers.findings import test_host_bound, test_layout_transposes
+from tests.analyzers.findings import test_exposed_communication, test_host_bound, test_layout_transposes
 from tests.analyzers.recommend.test_step_times import answer
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -78,22 +78,48 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
 def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
     conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
     assert conclusion.limit == (
-        "communication limits a step (11.8 of 18.8 ms, 62%); without communication a step would still take 15.9 ms "
-        "(only 2.85 ms less), because the host works meanwhile and would then limit it (simulated; the trace's "
-        "profiler slowed the host)"
+        "communication limits a step (11.8 of 18.8 ms, 62%). If communication took no time, the host would be the "
+        "limit: a step would then take 15.9 ms, 2.85 ms less (simulated; perhaps more, as the profiler "
+        "slowed the host)"
     )
-    # The limit is the reason for the second thing to do, and not for the first.
+    # The limit is the reason for the first thing to do.
     assert conclusion.headline == (
-        "use channels_last: ≈ 18.8 → 18.2 ms a step (−3%), estimated; larger but less sure: hide "
-        "communication behind computation, up to 2.85 ms (communication is the limit, then the host)"
+        "communication is the limit; hide communication behind computation: ≈ 18.8 → 15.9 ms a step (−15%), "
+        "estimated; 1 more thing to do"
     )
-    assert granted(conclusion.todo[0]) == "assumes that all transposes disappear and nothing else changes"
-    assert [x.name for x in conclusion.todo] == ["layout-transposes", "exposed-communication"]
+    assert [x.name for x in conclusion.todo] == ["exposed-communication", "layout-transposes"]
+    assert granted(conclusion.todo[1]) == "assumes that all transposes disappear and nothing else changes"
     assert "logparse try channels_last -- JOB" in "\n".join(
         screen.screen(
             read(tmp_path / "again", CORPUS / "tracelens" / "mi300_resnet_train.json.gz"), screen.Written(tmp_path)
         )
     )
+
+
+def test_a_host_that_the_profiler_slowed_bounds_no_saving_of_communication() -> None:
+    """If the next limit is a host that the profiler slowed, the saving may be larger, so it is no upper bound."""
+    # The GPU only communicates for 150 of 500 µs. Without communication, the simulated step still takes 400 µs.
+    ceilings = Ceilings(500, 500, 400, 500, next_limit="host")
+    now = replace(answer(500, "communication"), now_us=500, host_factor=1.0, ceilings=ceilings)
+    found = recommend(test_exposed_communication.planted(), Settings())
+    slowed = replace(found, step=StepTimes(now, {}))
+    [todo] = verdict(slowed).todo
+    assert (gain(todo), todo.certainty, kernels_text(todo)) == ("≈ 500 → 400 µs", "estimated", "")
+    assert granted(todo) == "assumes that all communication is hidden; may be more with a host that nothing slows"
+    assert verdict(slowed).limit.endswith("(simulated; perhaps more, as the profiler slowed the host)")
+    assert "upper bound" not in gains_text(verdict(slowed))
+    # A host whose time without the profiler is known bounds the saving, and so do the kernels.
+    assert found.gpu_time is not None
+    timed = replace(slowed, gpu_time=replace(found.gpu_time, profiled=False))
+    kernels = replace(now, ceilings=replace(ceilings, next_limit="kernels"))
+    for bounded in (timed, replace(found, step=StepTimes(kernels, {}))):
+        [todo] = verdict(bounded).todo
+        assert (gain(todo), todo.certainty, granted(todo)) == ("up to 100 of 500 µs", "upper bound only", "")
+        assert "perhaps more" not in verdict(bounded).limit
+    # While libraries write logs, the host is slower, too.
+    logged = replace(now, notes=(BESIDE_LOGS,))
+    [todo] = verdict(replace(timed, step=StepTimes(logged, {}))).todo
+    assert todo.certainty == "estimated"
 
 
 @needs_corpus
@@ -103,6 +129,9 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     lines = screen.screen(found, screen.Written(tmp_path / "overrides"))
     assert len(lines) <= screen.LINES
     assert [x[:3] for x in lines if x[:3] in (" 1 ", " 2 ", " 3 ")] == [" 1 ", " 2 ", " 3 "]
+    # Each row says how, and what to try first.
+    assert "     change the program: first torch.compile(mode='reduce-overhead'), then a larger batch" in lines
+    assert any(x.startswith("     change the program: gelu(x, approximate='tanh')") for x in lines)
     text = " ".join(" ".join(lines).split())
     assert "but the host limits the job's gain to 0.962 of these 6.01 ms; assumes that 50% of the roofline is" in text
     assert "about each: --explain N" in lines[-1]
@@ -169,7 +198,7 @@ def test_a_host_twice_as_fast_is_simulated() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), one that takes no time at "
-        "most 180 µs (36%) (simulated; the trace's profiler slowed the host)"
+        "most 180 µs (36%) (simulated; likely less, as the profiler slowed the host)"
     )
     # Without a gain of a host twice as fast, the words about the other host have no words before them to lean on.
     kernels = replace(now, ceilings=Ceilings(450, 320, 500, 450, half_host_us=500))

@@ -12,17 +12,18 @@ import pytest
 
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.recommend import screen, verb
+from analyzers.findings import naive_convolution, slow_wrw
+from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.todo import gain
 from analyzers.recommend.verdict import verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
-from logparse.model import SURENESS, Gain, Replay, Search
+from logparse.model import AFTER_SEARCH, SURENESS, Gain, Replay, Search
 from logparse.store import open_store
 from logparse.text import COLUMNS
 from tests.analyzers.build import measurement, tables, work
-from tests.analyzers.example import everything, gemm
+from tests.analyzers.example import W, everything, gemm
 from tests.analyzers.findings import test_exposed_communication, test_host_bound
 from tests.analyzers.recommend.test_apply_module import padded
 from tests.analyzers.recommend.test_confidence import FAST, confirmed
@@ -122,7 +123,53 @@ def test_a_solution_of_an_unknown_machine_is_checked_and_not_timed_first() -> No
     known, new = Replay(on_target=True), Replay()
     assert known.title([None]) == "check 1 faster solution on your machine"
     assert "--same-build" in known.changes
-    assert (new.title([None]), new.changes) == ("time 1 problem, then use faster solutions", "run logparse replay")
+    assert (new.title([None]), new.changes) == (
+        "measure 1 problem, then use faster solutions",
+        "run logparse replay, then recommend again",
+    )
+
+
+def test_titles_name_matrix_products_and_convolutions() -> None:
+    """The word "problems" alone reads like defects, so titles say what is measured if they can."""
+    product = gemm()
+    assert Replay().title([product, product]) == "measure 1 GEMM, then use faster solutions"
+    assert Replay().title([product, W]) == "measure 2 GEMMs and convolutions, then use faster solutions"
+
+
+def test_the_recipe_of_a_search_is_complete_everywhere(tmp_path: Path) -> None:
+    """A search takes hours. The files that it writes must be ingested, and recommend then writes rows."""
+    found = found_in("gained", tmp_path)
+    written, _ = verb.write(found, Settings(), tmp_path / "overrides")
+    [script] = (x for x in written if x.name == "tune_miopen.sh")
+    page = (tmp_path / "overrides" / "report.md").read_text(encoding="utf-8")
+    shown = "\n".join(screen.screen(found, screen.Written(tmp_path / "overrides", written)))
+    for text in (page, shown, " ".join(script.lines), slow_wrw.TUNE, slow_wrw.TUNE_ELSEWHERE, naive_convolution.SEARCH):
+        assert "takes hours" in text
+        assert AFTER_SEARCH.lower() in " ".join(text.lower().split())
+
+
+def test_blocks_of_shell_code_can_be_pasted(tmp_path: Path) -> None:
+    """In the blocks ``sh`` of the report, sentences are comments. A shell runs all other lines."""
+    verb.write(found_in("gained", tmp_path), Settings(), tmp_path / "overrides")
+    page = (tmp_path / "overrides" / "report.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [x for block in blocks for x in block.splitlines() if not x.startswith("#")]
+    assert len(blocks) > 2
+    assert {x.split()[0] for x in lines} <= {"export", "unset", ".", "cd", "(cd"}
+    [sourced] = {x for x in lines if x.startswith(". ")}
+    assert Path(sourced[2:]).is_file()
+
+
+def test_an_expected_time_says_whose_time_it_is(tmp_path: Path) -> None:
+    text = " ".join(" ".join(print_screen(found_in("gained", tmp_path), tmp_path)).split())
+    assert "(18 calls of 5.37 ms → 273 µs, the time of its B)" in text
+
+
+def test_times_that_no_saving_rests_on_are_only_explained(tmp_path: Path) -> None:
+    found = found_in("gained", tmp_path)
+    words = "comparable W problems, not used for the saving, take "
+    assert words in "\n".join(x for x in screen.explain_change(found, "search") if isinstance(x, str))
+    assert words not in documents.report(found, [])
 
 
 def test_no_golden_is_left_over(golden: Goldens) -> None:
@@ -138,7 +185,7 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
+    ("said", "applied", "shown"), [(4, 1, (2, 1)), (11, 2, (2, 1)), (13, 2, (1, 1)), (14, 2, (1, 0)), (17, 2, (0, 0))]
 )
 def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int, int]) -> None:
     """The last lines that ``logparse tune`` prints always fit on one screen.
@@ -202,7 +249,7 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
     assert "apply    logparse run --with $D -- JOB" in lines
-    [place] = re.findall(r"^D=(.*)$", lines, re.MULTILINE)
+    [place] = re.findall(r"^folder   D=(.*)$", lines, re.MULTILINE)
     [check] = re.findall(r"^check .* && logparse verify \S+ \S+ (.*)$", lines, re.MULTILINE)
     checked = [x for word in check.split() for x in Path().glob(word.replace("$D", os.path.relpath(place)))]
     assert {x.parent.name for x in checked} == {x.name for x in folders}
