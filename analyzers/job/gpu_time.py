@@ -59,8 +59,9 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (COPIES, r"_foreach_(?:copy|zero)|multi_tensor_apply\w*<.*Copy"),
         ("optimizer", r"_foreach_|multi_tensor|_fused_(?:adam|sgd|lamb|adagrad)|fused_?adam|lamb_"),
         ("expert routing", r"moe_?(?:sort|align|sum|reduc)|quant_moe|topk_?(?:gating|softmax)|grouped_topk"),
-        (SOFTMAX, r"^(?!.*log_?softmax).*softmax"),
-        ("normalisation", r"norm|log_?softmax|bn_fw|bn_bw|welford|GammaBeta"),
+        ("loss", r"log_?softmax|nll_?loss|cross_?entropy"),
+        (SOFTMAX, r"softmax"),
+        ("normalisation", r"norm|bn_fw|bn_bw|welford|GammaBeta"),
         ("embedding and indexing", r"embedding|compute_grad_weight"),
         (
             GEMM,
@@ -78,7 +79,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 """Kinds of work (such as attention), each with a pattern for operator and kernel names. The first match decides."""
-_NO_CONVOLUTION = frozenset({"attention", "optimizer", SOFTMAX, "normalisation", "embedding and indexing"})
+_NO_CONVOLUTION = frozenset({"attention", "optimizer", "loss", SOFTMAX, "normalisation", "embedding and indexing"})
 """Kinds of work that are never taken for a convolution's gradient, although their names look like one.
 
 An example is ``_softmax_backward_data``.

@@ -14,6 +14,8 @@ from logparse.text import duration, join_times
 DATA = "data loading"
 _TWICE, _NO_TIME = "a host twice as fast", "a host that takes no time"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
+_NEEDS = {"host": "the host needs that long to launch its work", "kernels": "its kernels take that long"}
+"""Why a step without communication still takes a time, by what limits it then."""
 
 
 def describe_limit(found: Recommendation) -> str:
@@ -52,19 +54,19 @@ def describe_limit(found: Recommendation) -> str:
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            then = f"{next_} would be the limit: {one} would then take {duration(free_us)}, {saved} less"
-            freed = f". If communication took no time, {then}"
+            why = _NEEDS.get(ceilings.next_limit, f"{next_} would then be the limit")
+            freed = f". Without communication {one} would take {duration(free_us)}, {saved} less: {why}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
     larger = is_understated(found)
-    direction = "; likely less" if of_host else "; perhaps more" if larger else ""
+    really = ", so it really saves less" if of_host else ", so it may really save more" if larger else ""
     if (of_host or larger) and now.beside_logs:
-        how += f"{direction}, from traces taken while the libraries wrote logs, which slows the host"
+        how += f"; writing the libraries' logs slowed the host{really}"
     elif profiled:
-        how += f"{direction}, as the profiler slowed the host" if direction else "; the profiler slowed the host"
+        how += f"; the profiler slowed the host{really}"
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:

@@ -233,7 +233,7 @@ def _name_titles(todo: Sequence[Todo]) -> str:
     """Return the heading of the column of things to do. The heading names the order of the list:
 
     =====================================  ==============================================================
-    ``to do``                              all are equally sure, or a small saving stands behind others
+    ``to do``                              all are equally sure, or a small or unsure saving stands behind others
     ``to do, the surest first``            none saves more than the first
     ``the surest first, not the largest``  a later one, which is less sure, saves more than the first
     =====================================  ==============================================================
@@ -399,7 +399,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if folders and not listed.isdisjoint((UseRows, Search)):
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield from _fold_command(f"folder   D={named}")
+        yield from _fold_command(f"first    D={named}")
     replayed = [x for x in todo if x.findings and not x.confirmed]
     if replayed:
         label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.todo import Todo
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, whole_us
-from logparse.model import SURENESS
+from logparse.model import SURENESS, Replay
 
 _SMALL = 0.02
 """A saving below this fraction of the traced time (0 to 1) is not listed before a larger upper bound."""
@@ -26,7 +26,9 @@ def rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, bool, float, floa
     # time comes after larger upper bounds.
     small = todo.unit != "call" and whole is not None and todo.gained_us < _SMALL * whole
     in_job = todo.sureness == "measured in the job"
-    sure = SURENESS.index("unknown") if small and not in_job else SURENESS.index(todo.sureness)
+    # A measurement makes nothing faster, and what it will find is as unsure as an upper bound.
+    unsure = (small and not in_job) or (isinstance(todo.remedy, Replay) and todo.sureness == "estimated")
+    sure = SURENESS.index("unknown" if unsure else todo.sureness)
     # Equally sure gains without a condition come first. Then they are sorted by the time that a step gains, then by GPU
     # time.
     return todo.unit == "call", sure, bool(todo.assumes), -todo.gained_us, -todo.saving_us, todo.name

@@ -33,6 +33,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "transposes and copies": ("#8A5A2B", "#C79A6B"),
     "optimizer": ("#1B2A7A", "#6C7FE0"),
     "softmax": ("#B0127B", "#F15BB5"),
+    "loss": ("#7D4E57", "#D4A5A5"),
     "reduction": ("#5F7A8A", "#9DB4C0"),
     "embedding and indexing": ("#0E7C86", "#4FD1DB"),
     "pooling": ("#2D6A4F", "#95D5B2"),

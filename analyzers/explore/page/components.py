@@ -655,8 +655,8 @@ WORDS: Mapping[str, str] = {
     "solution": "a kernel, or an algorithm of several kernels, that a library can run for a problem",
     "pick": "the solution that the library chose by itself",
     "the surest first": "savings that were measured in the job come first, then those measured alone, estimated, and "
-    "those of which only an upper bound is known. Equally sure ones are listed by size. A saving below 2% of the step "
-    "stands among the upper bounds",
+    "those of which only an upper bound is known. Equally sure ones are listed by size. A saving below 2% of the step, "
+    "and what a measurement is expected to find, stand among the upper bounds",
     "regret": "how much longer the library's choice takes than the fastest known solution",
     "override row": "a line of a file that tells a library which solution to use for a problem",
     "find-db": "MIOpen's file of timed solutions: the system's is installed with MIOpen, the user's (ufdb) is written "

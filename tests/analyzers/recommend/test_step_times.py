@@ -17,7 +17,7 @@ from analyzers.recommend.apply_module import module
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.render import action_lines, explain_todo
-from analyzers.recommend.screen import Written, explain_change, screen, split_lines
+from analyzers.recommend.screen import LINES, Written, explain_change, screen, split_lines
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.todo import Todo, gain, kernels_text
 from analyzers.recommend.verb import with_step
@@ -60,7 +60,7 @@ def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     assert verdict(found).limit == f"{limit} (simulated, roughly, host time × 0.64)"
     lines = screen(found, Written(Path("overrides")))
     assert sum("the host limits a step" in x for x in lines) == 1
-    assert len(lines) <= 15
+    assert len(lines) <= LINES
 
 
 def test_why_the_step_is_unknown_stands_where_its_limit_would() -> None:
