@@ -478,9 +478,8 @@ def _promise(found: Verification) -> list[str]:
     if not promised or any(x.gained_us is not None for x in found.outcomes):
         return []
     known = f"{len(promised):,} of {pluralize(len(applied), 'applied row')}"
-    return [
-        f"  promised by recommend, not measured: {format_difference(math.fsum(promised))} at the second run's calls ({known})"
-    ]
+    total = format_difference(math.fsum(promised))
+    return [f"  promised by recommend, not measured: {total} at the second run's calls ({known})"]
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
