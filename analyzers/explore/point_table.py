@@ -25,6 +25,8 @@ The columns are the filters and numbers of ``selection``, and:
 * ``loss_us``: time lost per call.
 * ``saving_us``: calls × loss. If no pick is timed, the finding's own saving. ``saving_from``: ``measured`` or
   ``estimated``, or ``conditional`` if it rests on the condition ``find_db_choice.ASSUMES``.
+* ``aim_us``: time of a call that an estimated saving expects. ``then_is``: whose time that is, such as ``the time of
+  its B``.
 * ``finding``; ``proposed``: ``recommend``'s override as JSON.
 * ``solutions``, ``failed``: number of solutions with a time, and of failed measurements.
 * ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
@@ -58,6 +60,7 @@ from analyzers.evidence.picks import devices_of_processes
 from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import copy_for_duckdb
 from analyzers.explore.selection import TYPE_NAMES
+from analyzers.findings.finding import THEN
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lazy import duckdb, pd
@@ -73,7 +76,9 @@ COMPARED: Mapping[str, str] = {
     **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
 }
 FOUND: Mapping[str, str] = {
-    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "todos", "found_in", "proposed"), _TEXT),
+    **dict.fromkeys(
+        ("problem", "analyzer", "message", "advice", "action", "todos", "found_in", "then_is", "proposed"), _TEXT
+    ),
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "timed": "bool",
 }
@@ -116,6 +121,7 @@ def tabulate_findings(findings: Sequence[Finding]) -> pd.DataFrame:
     rows = [
         (
             *(x.problem.text, x.analyzer, x.message, x.advice, None, None, x.evidence.source_id),
+            x.evidence.details.get(THEN),
             as_text(x.override) if x.override is not None else None,
             *(x.now_us, x.per_call_us, x.saving_us),
             x.sureness != "estimated",
@@ -476,7 +482,7 @@ merged as (
          f.action::varchar as action, f.todos::varchar as todos,
          if(f.blocked, null, f.per_call_us) as per_call_us, if(f.blocked, null, f.held_us) as held_us,
          if(f.blocked, null, f.found_us) / coalesce(steps, 1) as found_us,
-         f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed,
+         f.then_is::varchar as then_is, f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed,
          v.system_solution, v.system_us, v.user_solution, v.user_us, v.user_id
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
   from bases b cross join steps_ left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
@@ -538,6 +544,8 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(if(pick_us is null, found_us, null), coalesce(calls, 1) * loss_us) as saving_us,
        case when unsettled then 'conditional' when saving_us is null then null
             else if(pick_us is null and not found_timed, 'estimated', 'measured') end as saving_from,
+       case when saving_from = 'estimated'
+            then nullif(greatest(time_us - saving_us / coalesce(calls, 1), 0), 0) end as aim_us, then_is,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
        analyzer, action, coalesce(string_split(todos, '|'), []) as todos, proposed, solutions, failed, flops, bytes,
        intensity,

@@ -241,11 +241,12 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
     "conditional_us": "coalesce(sum(saving_us) filter (saving_from = 'conditional'), 0)",
+    "borrowed": "list(distinct file order by file) filter (total_us > 0 and not own)",
 }
 """The sums that the function ``totals`` returns, each with its SQL.
 
 Only measured savings are added. A saving that an analyzer infers is an estimate, and is left out. Savings that rest on
-a condition are added up apart.
+a condition are added up apart. ``borrowed`` lists the files of other runs with times that are in the sum.
 """
 
 
@@ -374,7 +375,7 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
     * ``picked``: for how many the library's choice is known in both runs. ``repicked``: for how many it differs.
     * ``both_picks``: for how many of these one file has the times of both kernels. ``pick_here_us`` and
-      ``pick_there_us`` are the sums of these times × calls of this run, µs.
+      ``pick_there_us`` are the sums of these times × calls of this run, µs. ``pick_files`` lists the files.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -385,6 +386,7 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
                count(*) filter (pick_here is not null and pick_there is not null) as picked,
                count(*) filter (pick_here <> pick_there) as repicked,
                count(pick_there_us) as both_picks,
+               list(distinct file order by file) filter (pick_there_us is not null) as pick_files,
                sum(coalesce(calls, 1) * pick_here_us) as pick_here_us,
                sum(coalesce(calls, 1) * pick_there_us) as pick_there_us,
                sum(coalesce(calls, 1) * here_us) filter (timed) as here_us,
@@ -540,7 +542,7 @@ def table(
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the web page's table, in the units of its titles, and the number of all rows.
 
-    The rows also have ``id`` and ``aim_us`` (``_AIM``), which are no columns of the table.
+    The rows also have ``id`` and ``aim_us``, which are no columns of the table.
 
     * ``sort``, ``filters``: in the form of AG Grid, a table component for browsers.
     """
@@ -559,12 +561,10 @@ def table(
     by = ", ".join([*order, default.by])
     # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
     shown = f"select rowid from points where {where} order by {by} {limit}"
-    sql = f"select id, {columns}, {_AIM} as aim_us from (from points where rowid in ({shown}) order by {by})"
+    sql = f"select id, {columns}, aim_us from (from points where rowid in ({shown}) order by {by})"
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 
-_AIM = "case when saving_from = 'estimated' then nullif(greatest(time_us - saving_us / coalesce(calls, 1), 0), 0) end"
-"""SQL for the time of a call (µs) that an estimated saving assumes, although no known solution is that fast."""
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")

@@ -159,6 +159,16 @@ class Selection:
         """Return a copy of the user's selection without filters. The tab and the runs stay the same."""
         return Selection(view=self.view, run=self.run, compare=self.compare)
 
+    def on_tab(self, view: str) -> Selection:
+        """Return the user's selection for another tab.
+
+        A comparison shows all problems. So a link to the tab or away from it leaves out the filters that a click in a
+        chart, a card or a remark has set. What the user chose in the lists of filters, and the search, are kept.
+        """
+        if view != self.view and "compare" in (view, self.view):
+            return replace(self, view=view, between={}, todo="", mark="")
+        return replace(self, view=view)
+
     @property
     def filters(self) -> bool:
         return bool(self.values or self.between or self.search or self.todo)

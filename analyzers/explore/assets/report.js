@@ -141,7 +141,13 @@
     surroundings: ({ search }) => {
       const query = new URLSearchParams(search), made = structuredClone(DATA.views[viewOf(query)]);
       const more_ = without(query, 'view', 'problem', 'table');
-      for (const [, given] of made.tabs) if (given.href) given.href += `${more_}` && `&${more_}`;
+      // As Selection.on_tab of selection.py: a link to the comparison, or away from it, leaves out what a click has set.
+      const some_ = without(more_, 'todo', 'mark', ...Object.keys(DATA.numbers));
+      for (const [, given] of made.tabs) {
+        if (!given.href) continue;
+        const to = new URLSearchParams(given.href).get('view'), kept = to !== viewOf(query) && [to, viewOf(query)].includes('compare') ? some_ : more_;
+        given.href += `${kept}` && `&${kept}`;
+      }
       const what = rows.total_us.some((x) => x > 0) ? 'time' : 'calls';
       const base = `Share of the ${what} of the GEMMs and convolutions in this file; each list ignores its own filter.`;
       return { ...made, base, chips: chips(query), filters: facets(query) };

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from analyzers.actions import ACTIONS
 from analyzers.evidence.tables import Settings
-from analyzers.explore.load.job import Calls, Card, PageVerdict, TimeSplit
+from analyzers.explore.load.job import Calls, Card, Command, PageVerdict, TimeSplit
 from analyzers.explore.plain_text import capitalize_first
 from analyzers.recommend import apply_script, next_commands
 from analyzers.recommend.apply_module import calls, has_lines
@@ -91,7 +91,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         evidence=todo.certainty,
         changes=_settle(todo) if todo.assumes else change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
-        lines=_lines(todo, results, recommendation, store, runs),
+        commands=_list_commands(todo, results, recommendation, store, runs),
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
@@ -129,10 +129,12 @@ _FOLDER = "overrides"
 """Name of the folder for the recommendation's files, in the command lines that the user is shown."""
 
 
-def _lines(
+def _list_commands(
     todo: Todo, results: Sequence[ActionResult], found: Recommendation, store: str | None, runs: Sequence[str]
-) -> tuple[str, ...]:
+) -> tuple[Command, ...]:
     """Return the command lines with which the user can carry out one proposal of ``recommend``, and check it.
+
+    Each has the label with which the terminal shows it.
 
     If no command line can do that, it is the command that tries the change in the job, or else the command that
     explains the proposal.
@@ -143,27 +145,30 @@ def _lines(
         # ``settling`` gives commands that find out whether the condition holds. The last one is ``recommend``, which
         # writes rows if they save time.
         if todo.assumes:
-            return settling(store, run, ())
+            return tuple(("settle", line) for line in settling(store, run, ()))
         applied = f"{command_line(None, 'run', '--with', _FOLDER)} -- JOB"
         files = [f"{_FOLDER}/*/{shell_word(name)}" for name in _names_of_override_files(found)]
         checked = next_commands.check(store, run, runs, applied, files) if files else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
-        return tuple(x for x in (confirmed, write, applied, checked) if x)
+        steps = (("confirm", confirmed), ("write", write), ("apply", applied), ("check", checked))
+        return tuple((label, str(line)) for label, line in steps if line)
     if isinstance(todo.remedy, Search):
         scripts = names_of_scripts(found.findings[n - 1].problem for n in todo.findings)
         places = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
         search = f'for S in {places}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
         # The last command lists the rows that use what the search has found.
-        return write, search, next_commands.ingest_found(store, run, f"{_FOLDER}/*", scripts), write
+        ingest = next_commands.ingest_found(store, run, f"{_FOLDER}/*", scripts)
+        return ("write", write), ("search", search), ("ingest", ingest), ("write", write)
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
-        return write, f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM", f"# in it: import apply; {made}"
+        program = f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM"
+        return ("write", write), ("apply", program), ("", f"# in it: import apply; {made}")
     if isinstance(todo.remedy, Replay | Setting):
         only = ("--only", "actions") if isinstance(todo.remedy, Setting) else ()
-        return (command_line(store, "replay", "--run", run, *only),)
+        return (("measure", command_line(store, "replay", "--run", run, *only)),)
     if isinstance(todo.remedy, ChangeProgram) and todo.remedy.solution in {x.name for x in ACTIONS}:
-        return (f"{command_line(None, 'try', todo.remedy.solution)} -- JOB",)
-    return (command_line(store, "recommend", "--run", run, "--explain", todo.name),)
+        return (("try", f"{command_line(None, 'try', todo.remedy.solution)} -- JOB"),)
+    return (("explain", command_line(store, "recommend", "--run", run, "--explain", todo.name)),)
 
 
 def _names_of_override_files(found: Recommendation) -> list[str]:

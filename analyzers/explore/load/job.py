@@ -42,6 +42,10 @@ class Job:
     judge: bool = False
 
 
+Command: TypeAlias = tuple[str, str]
+"""A line to type, after its label."""
+
+
 @dataclass(frozen=True)
 class Card:
     """One proposal of ``recommend``, as texts for a card on the web page.
@@ -55,7 +59,8 @@ class Card:
     * ``changes``: what the user changes.
     * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``, or
       a search script).
-    * ``lines``: lines to type into a shell or a program.
+    * ``commands``: lines to type into a shell or a program. Each has a label, the word that the terminal writes before
+      it, such as ``check``.
     * ``mark``: the kind of work that the timeline marks for it, such as ``idle``. May be empty.
 
     ``analyzers/recommend/verdict.py`` makes the list of proposals.
@@ -69,9 +74,13 @@ class Card:
     evidence: str
     changes: str
     files: bool
-    lines: tuple[str, ...] = ()
+    commands: tuple[Command, ...] = ()
     mark: str = ""
     basis: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(line for _, line in self.commands)
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,10 @@ class PageVerdict:
             headline=known["headline"],
             lines=tuple(known["lines"]),
             shows=known["shows"],
-            actions=tuple(Card(**{**x, "lines": tuple(x["lines"])}) for x in known["actions"]),
+            actions=tuple(
+                Card(**{**x, "commands": tuple((label, line) for label, line in x["commands"])})
+                for x in known["actions"]
+            ),
             time=time and TimeSplit(time["title"], tuple((name, us) for name, us in time["parts"])),
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import kind_of_work
 from analyzers.explore.load.beside import later_first
-from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
+from analyzers.explore.load.job import Card, Command, PageVerdict, TimeSplit
 from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import capitalize_first, format_calls, of_one, percent, sentence, solution_name
@@ -111,22 +112,16 @@ Names: TypeAlias = tuple[str, str]
 def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     """Return a sentence that says what changed from the earlier run to the later one.
 
-    ``totals`` comes from ``queries.changes``, without filters.
+    First are the changes, then whether the job is faster, and last what only one of the runs logs. ``totals`` comes
+    from ``queries.changes``, without filters.
     """
     here, there = (_with_end(x) for x in names)
     picked, picks = int(totals["picked"]), int(totals["repicked"])
-    # What a run does not log comes first. Else fewer calls look as if the job did less work.
     said = [
-        f"{lacks} logs no {_noun(kind)}s ({has} {count:,})"
-        for kind, old, now, *_ in known.calls
-        for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
-        if count is not None and other is None
-    ]
-    said.append(
         f"{picks:,} of {pluralize(picked, 'pick')} changed"
         if picked
         else "no choice of the library is known in both runs"
-    )
+    ]
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
     if step:
         name, us, old = step
@@ -134,13 +129,19 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     elif totals["problems"]:
         said.append(verdict_of(totals))
     else:
-        said.append("the runs have no times that can be compared")
+        said.append("whether the job is faster is not known: the runs have no times that can be compared")
     if not step and totals["both_picks"]:
         said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)}")
     said += [
         f"logged calls of {_noun(kind)}s {old:,}{_in_processes(many)} → {now:,}{_in_processes(few)}"
         for kind, old, now, many, few in known.calls
         if old is not None and now is not None and old != now
+    ]
+    said += [
+        f"{lacks} logs no {_noun(kind)}s ({has} {count:,})"
+        for kind, old, now, *_ in known.calls
+        for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
+        if count is not None and other is None
     ]
     return f"{there} → {here}: {'; '.join(said)}"
 
@@ -162,19 +163,25 @@ def _of_both_picks(totals: pd.Series) -> str:
     return f"{duration(old)} → {duration(new)} ({signed_percent(new / old - 1)})"
 
 
-def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
+def offer_comparisons(known: Sequence[str], run: str, chosen: Selection) -> list[object]:
+    """Return links to the comparisons of the shown run with each other run, the latest first."""
+    start = "start the page with --compare STORE#RUN."
+    others = [x for x in reversed(known) if x != run]
+    if not others:
+        return [html.p(f"This store has only one run. To compare it with a run of another store, {start}")]
+    links = [_run(x, replace(_select_comparison(x, chosen), run=run), False) for x in others]
+    return [
+        html.p(["Compare run ", html.b(make_printable(run)), " with:"]),
+        html.ul(links, class_="choices"),
+        html.p(f"To compare it with a run of another store, {start}", class_="faint"),
+    ]
+
+
+def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool) -> list[object]:
     """Return the web page's text about the comparison of two runs, from the earlier run to the later one.
 
-    * ``totals``: sums from ``queries.changes``.
-    * ``choice``: True if there is another run to compare with.
+    ``totals`` are sums from ``queries.changes``.
     """
-    if not names[1]:
-        choose = (
-            "Choose a run to compare with in the header, or start"
-            if choice
-            else "This store has only one run. To compare it with a run of another store, start"
-        )
-        return [html.p(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
     if not judged:
         return [html.p("The two runs are being compared …", class_="skeleton")]
     here, there = (_with_end(x) for x in names)
@@ -201,9 +208,11 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
         made += [] if totals["problems"] else [html.p(sentence(only))]
     if both:
         which = f"all {picks:,}" if both == picks else f"{both:,} of these {picks:,}"
+        files = _list_of(totals["pick_files"])
+        file = make_printable(files[0]) if len(files) == 1 else "one file"
         made.append(
             html.p(
-                f"For {which}, one file has the times of both picks: {_of_both_picks(totals)} at "
+                f"For {which}, {file} has the times of both picks: {_of_both_picks(totals)} at "
                 f"the calls of {here}. These are times of the kernels alone, not of the two runs."
             )
         )
@@ -245,7 +254,7 @@ def tabs(chosen: Selection, missing: Mapping[str, str] = MappingProxyType({})) -
         look = "view here" if view == chosen.view else "view"
         if view in missing:
             return html.span(title, class_=f"{look} off", title=missing[view], **_aria(disabled="true"))
-        return html.link(title, href=replace(chosen, view=view).url(), class_=look)
+        return html.link(title, href=chosen.on_tab(view).url(), class_=look)
 
     return [tab(view, title) for view, title in VIEWS.items()]
 
@@ -413,7 +422,7 @@ def verdict(
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{format_calls(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
-    time = f", {duration(total_us)} (calls × time of a call)" if total_us > 0 else ""
+    time = f", {duration(total_us)} (calls × time of a call{_name_borrowed(total)})" if total_us > 0 else ""
     once = (
         ""
         if calls or not total["problems"]
@@ -446,6 +455,18 @@ def verdict(
         about = " about the whole run" if chosen.filters else ""
         made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), html.ul([html.li(x) for x in more])]))
     return made
+
+
+def _name_borrowed(total: pd.Series) -> str:
+    """Say from which files of other runs the times come. Empty if all are of the run itself."""
+    files = _list_of(total["borrowed"])
+    named = make_printable(files[0]) if len(files) == 1 else f"{len(files)} files of other runs"
+    return f"; times from {named}" if files else ""
+
+
+def _list_of(value: Any) -> list[str]:
+    """Return the texts of a list that DuckDB read. For an empty list, pandas has a missing value."""
+    return [str(x) for x in value] if hasattr(value, "__len__") else []
 
 
 def _remark(text: str, shows: str | None, chosen: Selection) -> list[object]:
@@ -557,7 +578,7 @@ def _bar(head: str, parts: Sequence[tuple[str, float, float, float]]) -> list[ob
     total = sum(us for _, us, *_ in parts)
     bar, legend = [], []
     for name, us, saved, perhaps in parts:
-        for share, what, more in ((us - saved, "", ""), (saved, " to-save", ", can be saved")):
+        for share, what, more in ((us - saved, "", ""), (saved, " to-save", ", can be saved, by measured times")):
             if share > 0:
                 text = f"{make_printable(name)}: {duration(share)}{more}"
                 bar.append(html.span(class_=_look(name) + what, style=f"width:{100 * share / total:.2f}%", title=text))
@@ -566,7 +587,7 @@ def _bar(head: str, parts: Sequence[tuple[str, float, float, float]]) -> list[ob
         words = f" {make_printable(name)} {duration(us)} ({percent(us / total)}{can})"
         legend.append(html.span([html.i(class_=_look(name)), words]))
     if any(saved > 0 for _, _, saved, _ in parts):
-        legend.append(html.span([html.i(class_="k to-save"), " hatched: can be saved"]))
+        legend.append(html.span([html.i(class_="k to-save"), " hatched: can be saved, by measured times"]))
     label = ", ".join(f"{percent(us / total)} {make_printable(name)}" for name, us, *_ in parts)
     return [
         html.p(html.b(head), class_="time"),
@@ -597,9 +618,9 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
         where = replace(chosen.cleared(), view="timeline", mark=action.mark)
     lead = f"Show {pluralize(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
     name = f"lines-{number}"
-    text = "\n".join(map(make_printable, action.lines))
+    boxed = _box_commands(action.commands, name)
     label = f"Copy: {make_printable(action.title)}"
-    copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=label)) if text else None
+    copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=label)) if boxed else None
     download = leads.download
     get = html.a("Download (zip)", href=download, class_="get") if action.files and download else None
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
@@ -619,10 +640,35 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
                 else []
             ),
             html.p([html.b("How: "), *_prose(" ".join([sentence(action.changes), *told]))]),
-            html.pre(html.code(text, id=name), tabindex="-1", style=f"--lines:{len(action.lines)}") if text else None,
+            *boxed,
             html.p([*joined, copy], class_="ends") if ends or copy else None,
         ]
     )
+
+
+def _keep_words(line: str) -> list[object]:
+    """Return a command line as elements, so that the browser breaks no line within an option such as ``--run``."""
+    parts = re.split(r"( +)", line)
+    return [html.span(x, class_="word") if x[0] == "-" else x for x in parts if x]
+
+
+def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
+    """Return the box with the command lines of a card, and a note that explains them. Empty without lines.
+
+    * ``name``: the id of the element whose text the button Copy copies.
+    """
+    if not commands:
+        return []
+    # The style sheet shows the labels. They are no text of the element, so they are neither copied nor selected.
+    ends = ["\n"] * (len(commands) - 1) + [""]
+    lines = [
+        html.span([*_keep_words(make_printable(line)), end], class_="line", **_data(label=label))
+        for (label, line), end in zip(commands, ends, strict=True)
+    ]
+    said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
+    said += ["check runs the job again with the files"] if "check" in dict(commands) else []
+    note = [html.p(f"{'; '.join(said)}.", class_="note")] if said else []
+    return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
 
 
 _MEANS: Mapping[str, str] = {
@@ -758,12 +804,15 @@ def detail(
     estimated, unsettled = row["saving_from"] == "estimated", row["saving_from"] == "conditional"
     now = "Time now, according to the system find-db" if unsettled else "Now"
     saves = f"{'0 or ' * unsettled}{duration(row['saving_us'])}"
+    whose = f", {row['then_is']}" if isinstance(row["then_is"], str) else ""
+    expected_time = [(f"Expected{whose}", f"≈ {duration(row['aim_us'])}")] if pd.notna(row["aim_us"]) else []
     numbers = [
         (now if row["own"] or unsettled else f"Time in {make_printable(str(row['file']))}", duration(row["time_us"])),
         (
             f"Best known, in {make_printable(str(row['file']))}" if row["apart"] else "Best known",
             duration(row["then_us"]),
         ),
+        *expected_time,
         (f"Calls of {one}" if (one := of_one(row["unit"])) else "Calls", format_calls(row["calls"])),
         ("Could save" + (", estimated" if estimated else ""), saves),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),

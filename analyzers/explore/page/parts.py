@@ -143,10 +143,10 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
             of.actions, of.time, queries.sum_time_by_kind(con, chosen), chosen, leads, about, untimed
         )
     if chosen.view == "compare":
-        totals, choice = queries.changes(con, chosen), len(known.runs) > 1
-        judged = known.judged or known.finished
-        names = (known.run, known.other)
-        return components.comparison(known.verdict, names, totals, judged=judged, choice=choice)
+        if not known.other:
+            return components.offer_comparisons(known.runs, known.run, chosen)
+        names, judged = (known.run, known.other), known.judged or known.finished
+        return components.comparison(known.verdict, names, queries.changes(con, chosen), judged=judged)
     return []
 
 

@@ -162,6 +162,9 @@ def _none_proposed(row: Row) -> str:
     # The reason is found from one row of the page's table, so it is less precise than the reason that recommend gives.
     if pd.isna(row["best_us"]):
         return "nothing is measured"
+    if row["aim_us"] < row["best_us"]:
+        whose = f" ({row['then_is']})" if isinstance(row["then_is"], str) else ""
+        return f"no known solution takes the expected {duration(row['aim_us'])}{whose}, so recommend writes no override"
     if row["best"] == row["pick"]:
         return (
             "only the kernel that the library chose is timed"

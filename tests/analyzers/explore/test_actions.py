@@ -108,6 +108,8 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     assert apply.lines[-1].startswith(
         f"logparse capture --store S --run after -- logparse run --with overrides -- JOB && {check} overrides/*/"
     ), "it ends with the check, as in the terminal"
+    assert [label for label, _ in apply.commands] == ["confirm", "write", "apply", "check"]
+    assert [label for label, _ in search.commands] == ["write", "search", "ingest", "write"]
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides/*/tune_miopen.sh")
     assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides/*/"), "what it found is read"
@@ -125,6 +127,7 @@ def test_the_card_and_the_terminal_name_the_same_commands(sampled: Store, tmp_pa
     shown = [x.replace("--with overrides", "--with $D").replace("overrides/", "$D/") for x in card.lines]
     replay, _, apply, check = shown
     assert card.evidence.endswith("not confirmed")
+    assert [label for label, _ in card.commands] == ["confirm", "write", "apply", "check"]
     for label, line in (("confirm", replay), ("apply", apply), ("check", check)):
         assert f"{label} {line}" in " ".join(lines.split()), label
 

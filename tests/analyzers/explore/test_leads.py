@@ -21,6 +21,7 @@ from analyzers.explore.report import write_report
 from analyzers.explore.selection import from_url
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
+from logparse.text import duration
 from tests.analyzers.explore.conftest import part, reading_here
 from tests.conftest import SAMPLES
 
@@ -182,16 +183,18 @@ def test_a_comparison_goes_from_the_earlier_run_to_the_later_one(client: FlaskCl
     shown = surroundings(client, pages, both)
     head = [words(x) for _, x in elements(shown["verdict"], "strong")]
     assert head == [
-        "job → after: after logs no convolutions (job 697); 4 of 17 picks changed; the runs have no times that can be "
-        "compared; the changed kernels, timed alone: 69.8 ms → 28.5 ms (−59.1%); logged calls of GEMMs 244 in 2 "
-        "processes → 122"
+        "job → after: 4 of 17 picks changed; whether the job is faster is not known: the runs have no times that can "
+        "be compared; the changed kernels, timed alone: 69.8 ms → 28.5 ms (−59.1%); logged calls of GEMMs 244 in 2 "
+        "processes → 122; after logs no convolutions (job 697)"
     ]
     compared = words(surroundings(client, pages, f"{both}&view=compare")["answer"])
     assert "4 of 17 problems with another pick" in compared
     assert "44 problems only in job." in compared, "calls alone count, where a run logs calls"
     assert "calls of GEMMs244 → 122" in compared
     assert "calls of convolutions697 → none logged" in compared
-    assert "For all 4, one file has the times of both picks" in compared
+    assert "For all 4, bench_output.txt (run job) has the times of both picks" in compared
+    assert "124 ms (calls × time of a call; times from bench_output.txt (run job))" in words(shown["verdict"])
+    assert "times from" not in words(surroundings(client, pages, "?run=job")["verdict"]), "its own times need no name"
     first, second, *_ = rows(client, f"{both}&view=compare")
     assert (first["change_us"], second["change_us"]) == (
         pytest.approx(-35.031, rel=1e-3),
@@ -216,7 +219,7 @@ def test_the_report_leads_as_the_page_does(store: Store, tmp_path: Path) -> None
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
     data = json.loads(found.group(1)) if found else {}
-    assert "job → after: after logs no convolutions (job 697); 4 of 17 picks changed" in str(
+    assert "job → after: 4 of 17 picks changed; whether the job is faster is not known" in str(
         data["views"]["overview"]["verdict"]
     )
     order = sorted(range(17), key=lambda i: data["rows"]["rank_compare"][i])
@@ -248,6 +251,11 @@ def test_an_estimated_saving_stands_beside_the_time_that_it_assumes(client: Flas
     for row in estimated:
         assert row["calls"] * (row["time_us"] - row["aim_us"]) / 1e3 == pytest.approx(row["saving_us"])
     assert all(x["aim_us"] is None for x in listed if x["saving_from"] != "estimated")
+    slow = next(x for x in estimated if x["label"].startswith("W "))
+    card = words(part(client, "card", search=f"?run=job&problem={slow['id']}", theme="light")["card"])
+    expected = duration(slow["aim_us"])
+    assert re.search(rf"Expected, the time of its [FB]≈ {expected}", card), "the drawer has the table's time"
+    assert re.search(rf"no known solution takes the expected {expected} \(the time of its [FB]\)", card)
     answer = client.get("/problems.csv?run=job")
     assert answer.text.startswith("Problem,Could save (ms),Total time (ms),Calls,Now (µs),Best (µs),")
     assert answer.text.splitlines()[0].endswith(",Finding")

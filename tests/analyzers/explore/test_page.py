@@ -209,7 +209,9 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
         assert "Run after." in shown("?view=overview")["verdict"]
         assert "?view=overview&run=before" in shown("?view=overview")["runs"]
-        assert "Choose a run to compare with" in shown("?view=compare")["answer"]
+        offered = shown("?view=compare&sibling_ratio=3..1000000")["answer"]
+        assert "'?view=compare&run=after&compare=before'" in offered, "a link without filters of other tabs"
+        assert "compare=after" not in offered, "no run is compared with itself"
         assert pages.of(from_url("?run=nosuch&compare=<img>")) is first, "what a link names and is not there"
         unknown = part(client, "surroundings", search="?run=nosuch")
         assert "This store has no run “nosuch”" in str(unknown["verdict"])

@@ -104,3 +104,12 @@ def test_problems_are_found_by_a_thing_to_do_and_by_either_name_of_their_type(sa
             every.loc[every["saving_from"] == "measured", "saving_us"].sum()
         )
         assert "overrides" in queries.todos(con, Selection())
+
+
+def test_the_comparison_leaves_out_filters_that_a_click_on_another_tab_set() -> None:
+    chosen = from_url("?view=weights&run=a&direction=W&search=x&sibling_ratio=3..9&todo=t&mark=idle")
+    assert chosen.on_tab("compare").url() == "?view=compare&run=a&direction=W&search=x"
+    assert chosen.on_tab("roofline").between == chosen.between, "the other tabs show the same problems"
+    compared = from_url("?view=compare&run=a&compare=b&here_us=1..2")
+    assert compared.on_tab("compare") == compared
+    assert compared.on_tab("overview").url() == "?view=overview&run=a&compare=b"

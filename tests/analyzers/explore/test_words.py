@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,33 @@ def test_remarks_that_void_results_come_first() -> None:
     assert ordered == [completeness.NAME, stale_override.NAME, host_bound.NAME, "suboptimal-pick"]
 
 
+def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
+    lines = (("write", "logparse recommend --out overrides"), ("check", "logparse capture -- JOB && logparse verify"))
+    boxed: Any = components._box_commands(lines, "lines-1")[0]
+    box, note = boxed.children
+    code = box.children
+    assert code.attributes["id"] == "lines-1", "Copy copies the text of this element"
+    assert _join_texts(code) == "\n".join(line for _, line in lines)
+    assert [x.attributes["data-label"] for x in code.children] == ["write", "check"]
+    assert note.children == "JOB is the command of the job; check runs the job again with the files."
+    assert "JOB" not in drawn(replace(CARD, commands=lines[:1]))
+    assert "check runs" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
+
+
+def _join_texts(component: Any) -> str:
+    """Return the text that a browser copies from an element."""
+    if isinstance(component, list):
+        return "".join(map(_join_texts, component))
+    return component if isinstance(component, str) else _join_texts(component.children)
+
+
+def test_the_bar_says_that_hatched_savings_are_measured() -> None:
+    """Estimated savings are not in the bar, although a card may promise a larger one."""
+    split = pd.DataFrame({"kind": ["GEMM"], "us": [9.0], "saving_us": [3.0], "conditional_us": [0.0]})
+    shown = components.answer((), None, split, Selection(), Leads({}, traced=False))
+    assert "hatched: can be saved, by measured times" in texts(shown)
+
+
 def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
     names = ("problems", "both_picks", "picked", "repicked", "faster", "slower", "called", "here_us", "there_us")
     totals = pd.Series(dict.fromkeys(names, 0))
@@ -112,7 +140,7 @@ def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
         ((("conv", None, 5, 0, 1),), "a logs no convolutions (b 5)"),
     ):
         shown = components.change(PageVerdict(calls=calls), ("b", "a"), totals)
-        assert shown.startswith(f"a → b: {head}; ")
+        assert shown.endswith(f"; {head}"), "what changed and whether the job is faster come first"
     assert "logged calls of GEMMs 244 in 2 processes → 122 in 1 process" in components.change(
         PageVerdict(calls=(("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1))), ("b", "a"), totals
     )
