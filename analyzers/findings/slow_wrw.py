@@ -224,9 +224,8 @@ def _in_words(total: Mapping[str, float], which: str, worst: str) -> str:
     )
     if slow:
         out += (
-            f": one call of each takes {duration(total['held_us'])} in all (one call of every W: "
-            f"{duration(total['w_us'])}), which is {duration(total['recoverable_us'])} more than the slower of "
-            f"forward (F) and dgrad (B){worst}"
+            f": one call of each takes {duration(total['held_us'])} in all, {duration(total['recoverable_us'])} more "
+            f"than the slower of forward (F) and dgrad (B){worst}"
         )
     if others := int(total.get("not_run", 0)):
         out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"

@@ -20,11 +20,12 @@ from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark
 from analyzers.recommend.todo_from_actions import find_hidden_changes
+from analyzers.recommend.todo_order import name_order, name_unit
 from analyzers.recommend.verdict import Verdict, verdict
 from analyzers.recommend.whole import Share
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
-from logparse.model import SURENESS, Advise, ChangeProgram, Finding, Search, UseRows
+from logparse.model import Advise, ChangeProgram, Finding, Search, UseRows
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
@@ -216,7 +217,7 @@ def _widths(todo: Sequence[Todo], name: str) -> _Widths:
     saves = max(map(len, [*format_savings(todo), "saves"]))
     # The blanks behind the last column are not printed, so they need no room.
     room = COLUMNS - len(_Widths(0, saves, certainty).line("", "", "", "")) + len(_GAP)
-    title = min(room, max(len(_name_titles(todo)), *(len(make_printable(x.title)) for x in todo)))
+    title = min(room, max(len(name_order(todo)), *(len(make_printable(x.title)) for x in todo)))
     widths = _Widths(title, max(saves, len(name)), certainty)
     return widths if len(widths.line("", "", "", "")) <= COLUMNS else _Widths(title, saves, certainty)
 
@@ -225,39 +226,15 @@ def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bo
     """Return the heading above the list of things to do: the names of the columns."""
     name = _name_saving_column(todo, conclusion)
     width = _widths(todo, name)
-    line = width.line("", _name_titles(todo), name if len(name) <= width.saves else "saves", "certainty")
+    line = width.line("", name_order(todo), name if len(name) <= width.saves else "saves", "certainty")
     return f"{line}how" if whole or _fits_beside(todo, name, first) else line.rstrip()
-
-
-def _name_titles(todo: Sequence[Todo]) -> str:
-    """Return the heading of the column of things to do. The heading names the order of the list:
-
-    =====================================  ==============================================================
-    ``to do``                              all are equally sure, or a small or unsure saving stands behind others
-    ``to do, the surest first``            none saves more than the first
-    ``the surest first, not the largest``  a later one, which is less sure, saves more than the first
-    =====================================  ==============================================================
-    """
-    ranks = [SURENESS.index(x.sureness) for x in todo]
-    if len(set(ranks)) == 1 or ranks != sorted(ranks):
-        return "to do"
-    known = [x.gained_us for x in todo if x.gain is not None and x.unit == _unit(todo)]
-    return "the surest first, not the largest" if any(x > known[0] for x in known) else "to do, the surest first"
 
 
 def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
     """Return the name of the column of savings, such as ``saves a step``."""
-    unit = _unit(todo)
+    unit = name_unit(todo)
     of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
     return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.removesuffix(' together')}"
-
-
-def _unit(todo: Sequence[Todo]) -> str:
-    """Return whether the savings on the screen are per ``step``, per ``run`` (whole job) or per ``call``.
-
-    The first known saving decides it, and the heading above the list names it.
-    """
-    return next((x.unit for x in todo if x.gain is not None), "run")
 
 
 def format_savings(todo: Sequence[Todo]) -> list[str]:
@@ -275,7 +252,7 @@ def format_savings(todo: Sequence[Todo]) -> list[str]:
             out.append("unknown")
             continue
         # The heading names a step or a run. So a saving of a single call says that it is one.
-        call = " a call" if x.unit == "call" and _unit(todo) != "call" else ""
+        call = " a call" if x.unit == "call" and name_unit(todo) != "call" else ""
         out.append(f"{mark(x)}{next(left)} of {next(left)} {unit}{call}")
     return out
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.todo import Todo
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, whole_us
@@ -49,3 +51,27 @@ def is_hidden(todo: Todo, time: GpuTime | None) -> bool:
         return not profiled and todo.gained_us < min(todo.saving_us / 2, LEAST * whole)
     waits = time is not None and time.waits and time.steps and not time.profiled
     return bool(waits) and todo.saving_us < _SHOWS * whole
+
+
+def name_order(todo: Sequence[Todo]) -> str:
+    """Return a heading for the list of things to do, which names its order:
+
+    =====================================  ==============================================================
+    ``to do``                              all are equally sure, or a small or unsure saving stands behind others
+    ``to do, the surest first``            none saves more than the first
+    ``the surest first, not the largest``  a later one, which is less sure, saves more than the first
+    =====================================  ==============================================================
+    """
+    ranks = [SURENESS.index(x.sureness) for x in todo]
+    if len(set(ranks)) == 1 or ranks != sorted(ranks):
+        return "to do"
+    known = [x.gained_us for x in todo if x.gain is not None and x.unit == name_unit(todo)]
+    return "the surest first, not the largest" if any(x > known[0] for x in known) else "to do, the surest first"
+
+
+def name_unit(todo: Sequence[Todo]) -> str:
+    """Return whether the savings on the screen are per ``step``, per ``run`` (whole job) or per ``call``.
+
+    The first known saving decides it, and the heading above the list names it.
+    """
+    return next((x.unit for x in todo if x.gain is not None), "run")

@@ -19,6 +19,7 @@ from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.override_files import make_files, names_of_scripts, targets
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, basis, change_text, gain, mark
+from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import verdict
 from logparse.libraries.override_formats import writers_for
@@ -58,6 +59,7 @@ def verdict_of(
         lines=analysis.lines,
         shows=dict(analysis.shows),
         actions=tuple(cards(analysis.recommendation, store, runs)),
+        order=name_order(verdict(analysis.recommendation).todo),
         time=time_split(analysis.recommendation),
         beside=times_beside(analysis.recommendation.gpu_time, other),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),

@@ -111,6 +111,8 @@ class PageVerdict:
     """For some of the lines, the query string of the page's view that shows what the line is about."""
     actions: tuple[Card, ...] = ()
     """Things to do, the most worthwhile first."""
+    order: str = ""
+    """A heading for the things to do, which names their order (``todo_order.name_order``)."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
     """Times of a step in this run and in the other run: (name, time here, time there), µs. None means unknown."""
@@ -132,6 +134,7 @@ class PageVerdict:
                 Card(**{**x, "commands": tuple((label, line) for label, line in x["commands"])})
                 for x in known["actions"]
             ),
+            order=known["order"],
             time=time and TimeSplit(time["title"], tuple((name, us) for name, us in time["parts"])),
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),

@@ -508,6 +508,7 @@ def answer(
     leads: Leads,
     about: Collection[str] | None = None,
     untimed: float = math.nan,
+    order: str = "",
 ) -> list[object]:
     """Return the main part of the overview: where the time goes, and the cards of things to do.
 
@@ -515,6 +516,7 @@ def answer(
     * ``parts``: the time of the selected GEMMs and convolutions (``queries.sum_time_by_kind``), shown for a filter or a
       run without traces.
     * ``about``: names of the things to do that concern the selected rows. None if nothing is filtered.
+    * ``order``: the order of the things to do (``PageVerdict.order``).
     * ``untimed``: number of the selected calls that have no time. NaN if unknown.
     """
     made = _split_bar(parts, chosen, untimed) if time is None or about is not None else _time_bar(time)
@@ -527,8 +529,8 @@ def answer(
     words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
     means = [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]
     entries = [x for term, meaning in WORDS.items() for x in (html.dt(term), html.dd(meaning))]
-    if len({x.evidence for x in shown}) > 1:
-        means.insert(0, "the cards, the surest first")
+    if "surest" in order and len(shown) > 1:
+        means.insert(0, f"the cards: {order.removeprefix('to do, ')}")
     more = html.span("More words" if means else "What the words mean", class_="more")
     made.append(html.details([html.summary(["; ".join(means) + ". " if means else "", more]), html.dl(entries)],
                              class_="words"))  # fmt: skip

@@ -140,7 +140,7 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         of, leads = known.verdict, components.Leads(known.rows_of, known.traced, files)
         untimed = queries.totals(con, chosen)["untimed_calls"]
         return components.answer(
-            of.actions, of.time, queries.sum_time_by_kind(con, chosen), chosen, leads, about, untimed
+            of.actions, of.time, queries.sum_time_by_kind(con, chosen), chosen, leads, about, untimed, of.order
         )
     if chosen.view == "compare":
         if not known.other:

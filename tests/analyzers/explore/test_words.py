@@ -47,16 +47,17 @@ def test_each_certainty_is_explained() -> None:
         assert len(components.meaning(certainty).split("; ")) >= 1 + bool(doubt), certainty
 
 
-def drawn(*cards: Card) -> str:
+def drawn(*cards: Card, order: str = "") -> str:
     split = pd.DataFrame({"kind": [], "us": [], "saving_us": [], "conditional_us": []})
-    return texts(components.answer(cards, None, split, Selection(), Leads({}, traced=False)))
+    return texts(components.answer(cards, None, split, Selection(), Leads({}, traced=False), order=order))
 
 
 def test_the_order_of_the_cards_is_said_once() -> None:
     assert "the surest first" in components.WORDS, "More words has the whole rule"
-    others = replace(CARD, evidence=UPPER_BOUND)
-    assert drawn(CARD, others).partition("More words")[0].count("surest first") == 1
-    assert "surest first" not in drawn(CARD, CARD).partition("More words")[0], "equally sure cards are in order of size"
+    for order in ("to do, the surest first", "the surest first, not the largest"):
+        said = drawn(CARD, CARD, order=order).partition("More words")[0]
+        assert said.count(f"the cards: {order.removeprefix('to do, ')}; ") == 1
+    assert "the cards" not in drawn(CARD, CARD, order="to do"), "equally sure cards are in order of size"
 
 
 def test_a_card_says_why_less_arrives_than_its_kernels_save() -> None:
