@@ -49,6 +49,13 @@ def test_every_verb_has_help_with_an_example(verb: str) -> None:
     assert "Example:" in out.stdout
 
 
+def test_a_run_that_is_no_option_says_how_to_name_it() -> None:
+    for words, known in ((["recommend", "before"], True), (["status", "before"], False)):
+        said = " ".join(run(*words).stderr.split())
+        assert "Got unexpected extra argument(s) (before)" in said
+        assert ("a run is named with --run RUN" in said) == known
+
+
 def test_the_version_is_printed() -> None:
     command = [sys.executable, "-m", "logparse", "--version"]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == (

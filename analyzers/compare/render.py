@@ -171,7 +171,7 @@ def _of(many: float, by_step: bool) -> str:
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """Return a line about operators that occur in only one run, like ``only in B: 3 problems, 1.2 ms per run``.
+    """Return a line about operators that occur in only one run: ``only in B: 3 problems, which take 1.2 ms per run``.
 
     If times or numbers of calls are unknown, the line mentions this.
     """
@@ -179,10 +179,10 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
     out = f"only in {found.b if state == 'new' else found.a}: {pluralize(count, 'problem')}"
     if not known:
         return f"{out}; their time per run is unknown"
-    some = "" if known == count else f"{known:,} of them "
+    some = "which" if known == count else f"{known:,} of which"
     rest = "" if known == count else "; the time or the number of calls of the others is unknown"
     absent = "; work that is absent from a run is not counted as a saving" if state == "vanished" else ""
-    return f"{out}, {some}{duration(us)} per run{rest}{absent}"
+    return f"{out}, {some} {'takes' if known == 1 else 'take'} {duration(us)} per run{rest}{absent}"
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Worth:
         """Return the saving as text. ``run`` names the run whose calls are added up."""
         word = "save" if self.saves_us > 0 else "cost"
         known = f"known for {len(self.saves):,} of {self.changed:,}"
-        expected = f"The other kernels are expected to {word} {duration(abs(self.saves_us))} {run}"
+        expected = f"The new kernels are expected to {word} {duration(abs(self.saves_us))} {run}"
         return f"{expected}, by times measured alone ({known}, not confirmed)"
 
 

@@ -14,7 +14,7 @@ from logparse.text import duration, join_times
 DATA = "data loading"
 _TWICE, _NO_TIME = "a host twice as fast", "a host that takes no time"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
-_NEEDS = {"host": "the host needs that long to launch its work", "kernels": "its kernels take that long"}
+_NEEDS = {"host": "needs {} to launch its work", "kernels": "take {}"}
 """Why a step without communication still takes a time, by what limits it then."""
 
 
@@ -54,15 +54,17 @@ def describe_limit(found: Recommendation) -> str:
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            why = _NEEDS.get(ceilings.next_limit, f"{next_} would then be the limit")
-            freed = f". Without communication {one} would take {duration(free_us)}, {saved} less: {why}"
+            needs = _NEEDS.get(ceilings.next_limit, "still takes {}").format(duration(free_us))
+            freed = f". Without communication {one} takes only {saved} less: {next_} {needs}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
     larger = is_understated(found)
-    really = ", so it really saves less" if of_host else ", so it may really save more" if larger else ""
+    really = (
+        ": without it the saving is smaller" if of_host else ": without it the saving may be larger" if larger else ""
+    )
     if (of_host or larger) and now.beside_logs:
         how += f"; writing the libraries' logs slowed the host{really}"
     elif profiled:

@@ -239,6 +239,16 @@ class Command(TyperCommand):
                 option.opts = names
         return parser
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command's words. The error about a word too many says how to name a run, if the command has one."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except Exception as error:
+            message = str(getattr(error, "message", ""))
+            if "unexpected extra argument" in message and any("--run" in x.opts for x in self.params):
+                error.message = f"{message}; a run is named with --run RUN"  # type: ignore[attr-defined]
+            raise
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))
 

@@ -148,8 +148,8 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     assert found.cost("slower", "faster")[1] == pytest.approx(-1000.0), "that of problems of both runs"
     assert found.flips == (1, 1, 0.5)
     assert diff_lines(found)[-2:] == [
-        "only in r: 3 problems, 2 of them 2 ms per run; the time or the number of calls of the others is unknown",
-        "only in r: 1 problem, 1 ms per run; work that is absent from a run is not counted as a saving",
+        "only in r: 3 problems, 2 of which take 2 ms per run; the time or the number of calls of the others is unknown",
+        "only in r: 1 problem, which takes 1 ms per run; work that is absent from a run is not counted as a saving",
     ]
 
 
@@ -180,7 +180,7 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
     lines = diff_lines(found, worth)
     assert lines[0] == (
         "before → after: the library chose another kernel for 1 of 17 problems (6%). Whether the job got faster is "
-        "unknown: no time was compared. The other kernels are expected to save 35 ms a run of before, by times "
+        "unknown: no time was compared. The new kernels are expected to save 35 ms a run of before, by times "
         "measured alone (known for 1 of 1, not confirmed)"
     )
     (lacks,) = (x for x in lines if x.startswith("after lacks files that before has: "))
@@ -194,7 +194,7 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
     assert found.rows.query("state == 'vanished'")["delta_us"].isna().all()
     back, _, worth = compare("after", "before", store.url)
     assert worth.saves_us == pytest.approx(-35_031, rel=1e-3)
-    assert "The other kernels are expected to cost 35 ms" in "\n".join(diff_lines(back, worth))
+    assert "The new kernels are expected to cost 35 ms" in "\n".join(diff_lines(back, worth))
 
 
 def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
 def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
     conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
     assert conclusion.limit == (
-        "communication limits a step (11.8 of 18.8 ms, 62%). Without communication a step would take 15.9 ms, 2.85 "
-        "ms less: the host needs that long to launch its work (simulated; the profiler slowed the host, so it may "
-        "really save more)"
+        "communication limits a step (11.8 of 18.8 ms, 62%). Without communication a step takes only 2.85 ms less: "
+        "the host needs 15.9 ms to launch its work (simulated; the profiler slowed the host: without it the saving "
+        "may be larger)"
     )
     # The limit is the reason for the first thing to do.
     assert conclusion.headline == (
@@ -107,7 +107,9 @@ def test_a_host_that_the_profiler_slowed_bounds_no_saving_of_communication() -> 
     [todo] = verdict(slowed).todo
     assert (gain(todo), todo.certainty, kernels_text(todo)) == ("≈ 500 → 400 µs", "estimated", "")
     assert granted(todo) == "assumes that all communication is hidden; may be more with a host that nothing slows"
-    assert verdict(slowed).limit.endswith("(simulated; the profiler slowed the host, so it may really save more)")
+    assert verdict(slowed).limit.endswith(
+        "(simulated; the profiler slowed the host: without it the saving may be larger)"
+    )
     assert "upper bound" not in gains_text(verdict(slowed))
     # A host whose time without the profiler is known bounds the saving, and so do the kernels.
     assert found.gpu_time is not None
@@ -116,7 +118,7 @@ def test_a_host_that_the_profiler_slowed_bounds_no_saving_of_communication() -> 
     for bounded in (timed, replace(found, step=StepTimes(kernels, {}))):
         [todo] = verdict(bounded).todo
         assert (gain(todo), todo.certainty, granted(todo)) == ("up to 100 of 500 µs", "upper bound only", "")
-        assert "save more" not in verdict(bounded).limit
+        assert "may be larger" not in verdict(bounded).limit
     # While libraries write logs, the host is slower, too.
     logged = replace(now, notes=(BESIDE_LOGS,))
     [todo] = verdict(replace(timed, step=StepTimes(logged, {}))).todo
@@ -199,7 +201,7 @@ def test_a_host_twice_as_fast_is_simulated() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), one that takes no time at "
-        "most 180 µs (36%) (simulated; the profiler slowed the host, so it really saves less)"
+        "most 180 µs (36%) (simulated; the profiler slowed the host: without it the saving is smaller)"
     )
     # Without a gain of a host twice as fast, the words about the other host have no words before them to lean on.
     kernels = replace(now, ceilings=Ceilings(450, 320, 500, 450, half_host_us=500))
