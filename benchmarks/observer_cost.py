@@ -123,8 +123,7 @@ class Programs:
             self._step()
         timed["forward"], timed["step"] = self._compared(self._step, 2)[:2]
         timed["training"] = self._compared(self._training_step(), pairs=STEP_PAIRS)
-        timed["half_width"] = self.half_width_us, timed["training"][1]
-        more = {name: x[0] for name, x in timed.items()}
+        more = {name: x[0] for name, x in timed.items()} | {"half_width": self.half_width_us}
         return more, {name: x[1] for name, x in timed.items()}
 
     def _compared(self, times: Callable[[], list[float]], count: int = 1, pairs: int = PAIRS) -> Any:

@@ -90,8 +90,10 @@ def _slow_products(tables: Tables, settings: Settings) -> Sequence[_Slow]:
 def _alike(tables: Tables, settings: Settings) -> Iterator[Sequence[_Timed]]:
     """Yield the GEMMs of one trace that differ only in leading dimensions, two or more at a time."""
     rows = not_elsewhere(traced_calls_of_run(tables), tables, settings)
-    # A call runs each of its kernels once, so its time is at least the sum of their shortest times.
-    least = tables.kernels.groupby(["source_id", "problem"])["min_us"].sum(min_count=1)
+    # A call is taken to run each of its kernels once, so its time is at least the sum of their shortest times. The
+    # table has a row of a kernel for each kind of step.
+    shortest_us = tables.kernels.groupby(["source_id", "problem", "kernel"])["min_us"].min()
+    least = shortest_us.groupby(level=["source_id", "problem"]).sum(min_count=1)
     alike: dict[tuple[str, GemmProblem], list[_Timed]] = {}
     for row in rows.sort_values(["source_id", "problem"]).to_dict("records"):
         source, problem = str(row["source_id"]), problem_from_text(str(row["problem"]))

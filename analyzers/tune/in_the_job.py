@@ -332,7 +332,7 @@ def _wait_for_end(child: subprocess.Popen[bytes], together: job.Together, folder
 def _processes(folder: Path) -> Iterator[int]:
     """Yield the ids of the job's processes in which changes were tried."""
     for path in folder.glob("try_*.json"):
-        number = path.stem.removeprefix("try_")
+        number = path.stem.removeprefix("try_").partition("-")[0]
         if number.isdigit():
             yield int(number)
 

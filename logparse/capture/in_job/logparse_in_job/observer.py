@@ -418,6 +418,9 @@ class Observer:
         """True if ``lean.py`` may count the next calls of this thread."""
         if not self.traced or not self.tracing.is_over or self._pending is not None:
             return False
+        sort = unit_of(self._series)
+        if sort is None or not self.tracing.is_over_for(sort):
+            return False
         if self.here.lean is None:
             self.here.lean = self.lean.new_thread(self.here.leaders)
         self.lean.due_s, self.lean.on = self.record.due_s, not self.tracing.graphs.capturing
@@ -639,7 +642,7 @@ class Observer:
         return [f"{left_out} {_WORDS[sort]} were neither counted nor traced: they {_UNPLAIN}"]
 
     def _untraced_unit(self) -> List[str]:
-        """Return a note for the user if steps have no trace because they are too few beside calls of another sort."""
+        """Return a note for the user if only calls of another sort than the job's steps have a trace."""
         traced = self.tracing.sort
         if not self.traced or not self.tracing.written or traced is None:
             return []
@@ -647,8 +650,8 @@ class Observer:
         if sort == traced:
             return []
         count, other = self._series[sort].count, self._series[traced].count
-        why = f"they are too few beside the {other} {_WORDS[traced]}, which have one"
-        return [f"no trace of the {count} {_WORDS[sort]}: {why}"]
+        why = "they are too few" if count < LEAST else "no traced window ended"
+        return [f"no trace of the {count} {_WORDS[sort]}: {why}; the traces hold some of the {other} {_WORDS[traced]}"]
 
     def _untraced_phases(self) -> List[str]:
         """Return a note for the user if the job ended so soon after a phase began that no window traced it."""

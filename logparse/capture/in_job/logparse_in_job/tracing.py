@@ -163,7 +163,10 @@ class Tracing:
     @property
     def sort(self) -> Optional[str]:
         """How the steps are recognised that have a trace, or will have one. None: nothing was counted."""
-        return self._earlier.sort if self._earlier is not None else unit_of(self._series)
+        if self._earlier is not None:
+            return self._earlier.sort
+        is_traced = self.written and self._sort not in ("", BY_TIME)
+        return self._sort if is_traced else unit_of(self._series)
 
     @property
     def state(self) -> str:
@@ -199,7 +202,9 @@ class Tracing:
         ``sort`` says what kind of call it is, for example ``request``.
         """
         # Calls are traced one by one if several threads of the job do steps.
-        if not self.several_threads or not self._traced or self.window is not None or self.is_over_for(sort):
+        if not self.several_threads or not self._traced or self._seconds:
+            return None
+        if self.window is not None or self.is_over_for(sort):
             return None
         series = self._series.get(sort)
         if series is None or unit_of(self._series) != sort or self.graphs.is_tracing or is_busy():
@@ -254,10 +259,10 @@ class Tracing:
     def _begin(self, sort: str) -> None:
         if self.graphs.is_tracing or self.graphs.capturing or is_busy():
             return
-        if self._sort not in ("", sort) and not self._seconds:
-            self._begin_anew()
         with self._lock:
-            plan = self._windows.next(self._series[sort], _ranks()) if self.window is None else None
+            if self._sort not in ("", sort) and self.window is None and not self._seconds:
+                self._begin_anew()
+            plan = self._windows.next(self._series[sort], _ranks(sort)) if self.window is None else None
             if plan is None:
                 return
             self.window = self._new_window(plan, sort, one_call=False)
@@ -314,10 +319,13 @@ class Tracing:
         """Plan all traces anew, because the steps in the traces so far turned out not to be the job's real steps.
 
         For example, model calls were traced first, and then the job made its first optimizer step. The traces so far
-        are deleted once a real step has a trace.
+        are deleted once a real step has a trace. Traces of a fixed time are deleted at once, because the new ones may
+        get their numbers.
         """
         window = self.window
         if window is not None:
+            for name in window.kinds.values():
+                self._series[window.sort].kind(name).traced -= 1
             try:
                 window.end(self.graphs, None)
             finally:
@@ -405,11 +413,11 @@ class Tracing:
                 self._finish(write=bool(window.kinds))
 
 
-def _ranks() -> Ranks:
+def _ranks(sort: str) -> Ranks:
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return Ranks()
     try:
-        return Ranks(distributed.distributed_c10d._get_default_store(), distributed.get_rank())
+        return Ranks(distributed.distributed_c10d._get_default_store(), distributed.get_rank(), sort)
     except Exception:  # The job's group of ranks has no store
         return Ranks()

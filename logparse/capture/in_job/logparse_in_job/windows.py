@@ -62,11 +62,18 @@ class Window(NamedTuple):
 class Ranks(NamedTuple):
     """Lets the job's ranks agree when to start the profiler, through a key-value store.
 
-    ``store`` has the methods ``set``, ``get`` and ``check``, or is None if the job has only one process.
+    ``store`` has the methods ``set``, ``get`` and ``check``, or is None if the job has only one process. ``sort`` says
+    how the steps are recognised. A rank may have traced other steps before, which the others have not done.
     """
 
     store: Optional[Any] = None
     rank: int = 0
+    sort: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the store under which rank 0 announces the step."""
+        return f"{_ANNOUNCED}_{self.sort}"
 
 
 class Windows:
@@ -78,7 +85,7 @@ class Windows:
 
     def __init__(self, units: int, expected: int = 0) -> None:
         self._units, self._expected = units, expected
-        self._numbers = self._plans = 0
+        self._numbers = 0
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -86,7 +93,6 @@ class Windows:
 
         The new traces get new numbers, so that the earlier traces are kept until there is a new one.
         """
-        self._plans += 1
         self.provisional = False
         self.done = 0 if self._units else MOST
         self.begin_at = 0
@@ -168,9 +174,9 @@ class Windows:
             self.ready = ready or self.ready
             return bool(ready)
         if ranks.rank == 0:
-            self._announce(series, ranks.store)
+            self._announce(series, ranks)
         else:
-            self._listen(series, ranks.store)
+            self._listen(series, ranks)
         return bool(self.begin_at) and series.count >= self.begin_at
 
     def _ready(self, series: Series) -> str:
@@ -179,23 +185,20 @@ class Windows:
             ready = f"not settled after {series.count} of {self._expected} units"
         return ready
 
-    @property
-    def _announced(self) -> str:
-        """The key in the ranks' store. Each rank makes its plans in the same order, because all do the same steps."""
-        return f"{_ANNOUNCED}_{self._plans}"
-
-    def _announce(self, series: Series, store: Any) -> None:
+    def _announce(self, series: Series, ranks: Ranks) -> None:
         ready = self._ready(series)
         if ready:
             usual = series.usual_us or math.inf
             self.ready = ready
             self.begin_at = series.count + _AHEAD + min(int(1e6 * _AHEAD_S / max(usual, 1.0)), _MOST_AHEAD)
-            store.set(self._announced, f"{self.begin_at} {ready}")
+            assert ranks.store is not None
+            ranks.store.set(ranks.key, f"{self.begin_at} {ready}")
 
-    def _listen(self, series: Series, store: Any) -> None:
-        if series.count < LEAST or not store.check([self._announced]):
+    def _listen(self, series: Series, ranks: Ranks) -> None:
+        store = ranks.store
+        if series.count < LEAST or store is None or not store.check([ranks.key]):
             return
-        at, _, self.ready = store.get(self._announced).decode().partition(" ")
+        at, _, self.ready = store.get(ranks.key).decode().partition(" ")
         self.begin_at = int(at)
         if series.count > self.begin_at:  # Windows with different units on the ranks cannot be compared
             self._numbers += 1
