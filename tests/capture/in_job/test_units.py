@@ -6,7 +6,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from logparse.capture.in_job.logparse_in_job.units import Leader, Series, unit_of
+from logparse.capture.in_job.logparse_in_job.units import ORDER, Leader, Series, unit_of
 from logparse.capture.in_job.logparse_in_job.windows import Ranks, Window, Windows
 
 
@@ -259,6 +259,35 @@ def test_all_ranks_trace_the_same_steps() -> None:
     assert first == [(73, 1), (82, 2)]
     assert begins(1, 63) == begins(2, 73) == first
     assert begins(3, 74) == [(82, 2), (97, 3)], "one that learns too late joins in the second window"
+
+
+def test_ranks_meet_even_if_one_of_them_traced_other_steps_before() -> None:
+    """Rank 0 alone evaluates its model before it trains. Then all ranks trace the same optimizer steps."""
+    store, found = Store(), []
+    for rank in (0, 1):
+        plan = Windows(2)
+        if rank == 0:
+            for count in range(1, 80):
+                plan.next(series_of(count), Ranks(store, rank, "module"))
+            assert plan.begin_at, "its calls were announced"
+            plan.begin_anew()
+        steps = [(count, plan.next(series_of(count), Ranks(store, rank, "optimizer"))) for count in range(1, 80)]
+        found.append([count for count, window in steps if window is not None and not window.provisional])
+    assert found[0]
+    assert found[0] == found[1]
+
+
+def test_windows_of_time_that_the_user_asked_for_are_kept() -> None:
+    pytest.importorskip("torch")
+    from logparse.capture.in_job.logparse_in_job.record import Record
+    from logparse.capture.in_job.logparse_in_job.tracing import Tracing
+    from logparse.capture.in_job.logparse_in_job.windows import BY_TIME
+
+    tracing = Tracing(Record("nowhere", alone=False), {x: series_of(30) for x in ORDER}, 2, 2.0, 0, lambda: None)
+    tracing._sort, tracing.written, tracing.several_threads = BY_TIME, [1, 2], True
+    assert tracing.begin_call("request") is None
+    tracing.unit_ended("optimizer", "a")
+    assert tracing.written == [1, 2]
 
 
 def test_all_ranks_trace_the_same_steps_of_a_second_phase() -> None:
