@@ -49,9 +49,9 @@ ADVICE = _FIRST + (
     "of tensor parallelism) or less data (reduce in bf16)."
 )
 CHANGES: Mapping[str, str] = {
-    GATHERED: "first trace all ranks; then change the program: with FSDP, prefetch parameters",
-    REDUCED: "first trace all ranks; then change the program: with DDP, another bucket_cap_mb",
-    ADVICE: "first trace all ranks; then use fewer ranks",
+    GATHERED: "first trace all ranks; if none is late, prefetch parameters (FSDP)",
+    REDUCED: "first trace all ranks; if none is late, try another bucket_cap_mb (DDP)",
+    ADVICE: "first trace all ranks; if none is late, use fewer ranks or send less data",
 }
 """Maps each advice text to a short form: a few words about what to change."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))

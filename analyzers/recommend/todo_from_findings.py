@@ -20,7 +20,7 @@ from logparse.model import SURENESS, Finding, Gain, Sureness
 from logparse.model.gains import total
 from logparse.text import pluralize
 
-_AS_TRACED = "all communication is hidden; may be more with a host that nothing slows"
+_AS_TRACED = "all communication is hidden"
 
 
 def list_findings(found: Recommendation) -> list[Todo]:

@@ -74,15 +74,19 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("name", "trains", "change"),
     [
-        ("allreduce", True, "first trace all ranks; then change the program: with DDP, another bucket_cap_mb"),
+        ("allreduce", True, "first trace all ranks; if none is late, try another bucket_cap_mb (DDP)"),
         (
             "_reduce_scatter_base",
             True,
-            "first trace all ranks; then change the program: with FSDP, prefetch parameters",
+            "first trace all ranks; if none is late, prefetch parameters (FSDP)",
         ),
-        ("_allgather_base", True, "first trace all ranks; then change the program: with FSDP, prefetch parameters"),
-        ("all_to_all", True, "first trace all ranks; then use fewer ranks"),
-        ("allreduce", False, "first trace all ranks; then use fewer ranks"),  # of tensor parallelism
+        ("_allgather_base", True, "first trace all ranks; if none is late, prefetch parameters (FSDP)"),
+        ("all_to_all", True, "first trace all ranks; if none is late, use fewer ranks or send less data"),
+        (
+            "allreduce",
+            False,
+            "first trace all ranks; if none is late, use fewer ranks or send less data",
+        ),  # of tensor parallelism
     ],
 )
 def test_advice_fits_the_kind_of_collective(name: str, trains: bool, change: str) -> None:

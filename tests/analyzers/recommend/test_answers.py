@@ -106,7 +106,7 @@ def test_a_host_that_the_profiler_slowed_bounds_no_saving_of_communication() -> 
     slowed = replace(found, step=StepTimes(now, {}))
     [todo] = verdict(slowed).todo
     assert (gain(todo), todo.certainty, kernels_text(todo)) == ("≈ 500 → 400 µs", "estimated", "")
-    assert granted(todo) == "assumes that all communication is hidden; may be more with a host that nothing slows"
+    assert granted(todo) == "assumes that all communication is hidden"
     assert verdict(slowed).limit.endswith(
         "(simulated; the profiler slowed the host: without it the saving may be larger)"
     )
