@@ -26,8 +26,8 @@ logparse ingest - --run before < "$log"
 sed 's/index 91033/index 91077/; s/index 91104/index 91131/; s/index 91201/index 91266/; s/index 104002/index 104377/' \
     "$log" | logparse ingest - --run after
 say logparse verify before after "$tuning"
-# These logs hold no times, so a gate must not pass: exit code 3.
-say logparse diff before after --overrides "$tuning" -n 5 || [ $? = 3 ]
+# These logs hold no times, so a gate must not pass: exit code 4.
+say logparse diff before after --overrides "$tuning" -n 5 || [ $? = 4 ]
 say logparse merge sample_logs/tunableop/tunableop_results0.csv "$made/tunableop_results0.csv" \
     --gpus 2 --out overrides/merged
 say logparse convert sample_logs/tunableop/tunableop_results0.csv --to hipblaslt --out overrides/converted
