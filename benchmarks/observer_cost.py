@@ -193,7 +193,10 @@ class Programs:
 
 
 def _half_width(values: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of the median of these values, from their order (binomial)."""
+    """Return half the width of the median's 95 % interval.
+
+    The interval's ends are two of the sorted values. Their places follow from the binomial distribution.
+    """
     ordered, off = sorted(values), math.ceil(0.98 * math.sqrt(len(values)))
     middle = len(ordered) // 2
     return (ordered[min(middle + off, len(ordered) - 1)] - ordered[max(middle - off, 0)]) / 2

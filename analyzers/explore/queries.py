@@ -121,7 +121,7 @@ SHOWN_AS: Mapping[str, str] = {
     "pick_there_us": "Earlier run's pick",
     "pick_here_us": "Later run's pick",
 }
-"""Titles that the page shows instead of those in ``TABLE``, which are also the head of the CSV and stay the same."""
+"""Titles of columns on the page, if they differ from the titles in ``TABLE``. The CSV has the titles of ``TABLE``."""
 ABOUT: Mapping[str, str] = {
     "label": "A GEMM or a convolution with all its sizes.",
     "saving_us": "Calls × (now − best): what its kernels alone could save. ≈ estimates a kernel that is faster than "

@@ -80,7 +80,7 @@ def _slow_products(tables: Tables, settings: Settings) -> Sequence[_Slow]:
     for found in _alike(tables, settings):
         best = min(found, key=lambda x: (x.us, x.problem.text))
         for x in found:
-            # Times that overlap tell no difference.
+            # If the times overlap, the product counts as equally fast.
             gain = Gain(x.us if x.least_us > best.us else best.us, best.us)
             pairs.setdefault(x.problem.text, []).append(_Slow(x.problem, best.problem, gain, x.source_id))
     least = [min(pairs[text], key=lambda x: x.gain.now_us / x.gain.then_us) for text in sorted(pairs)]

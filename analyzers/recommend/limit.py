@@ -55,7 +55,7 @@ def describe_limit(found: Recommendation) -> str:
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
             needs = _NEEDS.get(ceilings.next_limit, "still takes {}").format(duration(free_us))
-            freed = f". Without communication {one} takes only {saved} less: {next_} {needs}"
+            freed = f". Without communication {one} takes {saved} less: {next_} {needs}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"

@@ -79,7 +79,7 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
 def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
     conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
     assert conclusion.limit == (
-        "communication limits a step (11.8 of 18.8 ms, 62%). Without communication a step takes only 2.85 ms less: "
+        "communication limits a step (11.8 of 18.8 ms, 62%). Without communication a step takes 2.85 ms less: "
         "the host needs 15.9 ms to launch its work (simulated; the profiler slowed the host: without it the saving "
         "may be larger)"
     )

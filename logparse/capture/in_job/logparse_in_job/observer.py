@@ -51,7 +51,7 @@ _WORDS = {
 }
 _UNPLAIN = "ran under a tracer, a transform (such as vmap) or a dispatch mode (such as FlopCounterMode)"
 _MANY = 0.05
-"""Fraction (0 to 1) of the counted steps. The user is told of uncounted steps from this number on."""
+"""Fraction of the counted steps, 0 to 1. If at least this many more steps were not counted, the user is told."""
 _LEADERS = {"optimizer": "another optimizer", "forward": "another model"}
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
@@ -644,7 +644,7 @@ class Observer:
     def _untraced_unit(self) -> List[str]:
         """Return a note for the user if only calls of another sort than the job's steps have a trace."""
         traced = self.tracing.sort
-        if not self.traced or not self.tracing.written or traced is None:
+        if not self.tracing.written or traced is None or self.tracing.has_windows_of_time:
             return []
         sort = next(x for x in ORDER if x == traced or (x in self._series and self._series[x].count > 1))
         if sort == traced:

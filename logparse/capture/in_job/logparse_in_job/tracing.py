@@ -143,8 +143,9 @@ class Tracing:
     def leaves_times_alone(self) -> bool:
         """True if the steps can be timed now, because the profiler does not slow the job down.
 
-        It is False while the profiler runs. It is also False after the first regular trace, because from then on the
-        job stays slower.
+        It is False while the profiler runs, and after the first regular trace of the present plan, because the job
+        may stay slower from then on. After a new plan (``_begin_anew``) steps are timed again, because else the job's
+        real steps would have no times.
         """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
