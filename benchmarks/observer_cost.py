@@ -167,7 +167,7 @@ class Programs:
         return [forward, step]
 
     def _training_steps(self) -> Callable[[int], list[float]]:
-        """Return a function that makes training steps of a transformer, given their number. It returns their time in µs.
+        """Return a function that makes a number of training steps of a transformer, and returns their time in µs.
 
         The batch is so large that a step takes about 30 ms. The host waits for the GPU after the last step.
         """
