@@ -101,7 +101,7 @@ def join_times(first_us: float, word: str, second_us: float) -> str:
     return f"{one} {word} {other}"
 
 
-LINES, COLUMNS = 18, 100
+LINES, COLUMNS = 20, 100
 """Largest number of lines, and of characters in a line, that an answer has on a terminal.
 
 The user can ask for everything instead.

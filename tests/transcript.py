@@ -24,7 +24,7 @@ from tests.conftest import SAMPLES
 
 BEGIN, END = "<!-- transcript begins -->", "<!-- transcript ends -->"
 COLUMNS = 120
-FILES = re.compile(r"^```sh\n(mkdir session && cd session\n.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = re.compile(r"^```sh\n(mkdir (?:-p )?session\S* && cd session.*?\n.*?)^```$", re.MULTILINE | re.DOTALL)
 """Pattern that finds README.md's commands which make the folder ``session`` beside ``sample_logs``."""
 SHOWN = (
     ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),

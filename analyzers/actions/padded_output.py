@@ -17,59 +17,19 @@ from typing import Any
 from analyzers.actions.action import Action, Application, Change, definitions
 from analyzers.actions.job import OPERAND_TYPES, Job, Work, map_operands
 from analyzers.evidence.tables import cached_per_run
+from analyzers.job import output_layer
+from analyzers.job.output_layer import MULTIPLE, is_layer, round_up_size
 from logparse.libraries.torch_profiler.inputs import contiguous_strides
 from logparse.model import GemmProblem, Operand, OperatorProblem, Problem
 from logparse.quoting import Python, python_line
 
-MULTIPLE = 64
-_LEAST = 256
-"""A layer with fewer outputs than this is not padded, because the gain is not worth a change of the model."""
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 
 @cached_per_run
 def odd_output(job: Job) -> int | None:
-    """Return the number of outputs of the job's output layer, but only if it is no multiple of 64. Else None.
-
-    For example, GPT-2 has a vocabulary of 50,257. The layer is found by its matrix products:
-
-    * If several sizes are possible, the size whose products take the most time is returned.
-    * A size that is also the inner size (k) of another layer's product is left out, because such outputs are the inputs
-      of that layer.
-    * A size of three times the layer's inputs is left out, because such outputs are queries, keys and values, whose
-      heads cannot be padded.
-    * If a log-softmax runs over the outputs of some layers, only these layers are considered.
-    """
-    inner, classes = {p.k for p in job.gemms if _is_layer(p)}, _classes(job)
-    time: dict[int, float] = {}
-    for work in job.work:
-        p = work.problem
-        if not isinstance(p, GemmProblem) or not _is_layer(p) or p.m is None or p.m % MULTIPLE == 0 or p.m < _LEAST:
-            continue
-        if p.m not in inner and p.m != 3 * (p.k or 0) and (not classes or p.m in classes):
-            time[p.m] = time.get(p.m, 0.0) + (work.us or 0.0) + (work.calls or 1.0) * (p.flops or 0) * 1e-12
-    return max(sorted(time), key=lambda size: time[size], default=None)
-
-
-def _classes(job: Job) -> frozenset[int]:
-    """Find the layers whose outputs go into a log-softmax, as in the loss of a classifier. Returns their sizes.
-
-    The size of a layer is its number of outputs.
-    """
-    outputs = {p.m for p in job.gemms if _is_layer(p)}
-    operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
-    tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
-    return frozenset(x.sizes[-1] for x in tensors if x.sizes and x.sizes[-1] in outputs)
-
-
-def _is_layer(problem: Problem) -> bool:
-    """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a linear layer. A batched product is not."""
-    # In the column-major form of the libraries, such a product has m = outputs, k = inputs and a transposed A.
-    return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
-
-
-def round_up_size(size: int) -> int:
-    return -(-size // MULTIPLE) * MULTIPLE
+    """Return the number of outputs of the job's output layer, but only if it is no multiple of 64. Else None."""
+    return output_layer.odd_output([(x.problem, x.calls, x.us) for x in job.work])
 
 
 def _change(work: Work, job: Job) -> Change | None:
@@ -92,7 +52,7 @@ def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
     * The tensor is recognised by its type, its last dimension, and its contiguous layout.
     """
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
-    types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}
+    types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if is_layer(x) and x.m == size}
     for operand in problem.tensors[read.get(problem.name, slice(0))]:
         cast = problem.name != "aten::copy_" or operand.dtype != problem.tensors[0].dtype
         contiguous = list(operand.strides) == contiguous_strides(operand.sizes)
@@ -140,7 +100,7 @@ def _gradients(job: Job) -> Iterator[Work]:
         return
     for work in job.work:
         p = work.problem
-        if not isinstance(p, GemmProblem) or not _is_layer(p) or p.m != size or p.n is None:
+        if not isinstance(p, GemmProblem) or not is_layer(p) or p.m != size or p.n is None:
             continue
         if (dtype := OPERAND_TYPES.get(p.d_type or "")) is not None:
             # The padded layer returns a view of its outputs. The gradient of a view needs a fill with zeros and a copy,

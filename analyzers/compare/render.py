@@ -101,7 +101,8 @@ def caveat_lines(found: Diff) -> list[str]:
             "no time was compared: no matrix product or convolution was timed in the same way (for example by traces) "
             "in both runs"
         )
-        out.append(f"{nothing}. So diff cannot tell whether anything became slower (exit code {UNCHECKED})")
+        how = "to compare times, run both jobs under `logparse capture --trace 2`"
+        out.append(f"{nothing}. So diff cannot tell whether anything became slower (exit code {UNCHECKED}); {how}")
     if found.devices:
         out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:

@@ -10,7 +10,7 @@ solutions for a problem, the problem is no longer reported here, whatever the ga
 
 If measured times of comparable problems on the device give an expected time, ``slower-than-comparable`` judges the
 problem instead. Its estimate errs by a tenth, but the estimate here errs by a factor of two (docs/expected.md).
-Problems with a known cause are left to ``naive-convolution`` and ``leading-dimension``.
+Problems with a known cause are left to ``naive-convolution``, ``leading-dimension`` and ``odd-output``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from analyzers.evidence.joins import calls_of
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.findings import leading_dimension, naive_convolution
+from analyzers.findings import leading_dimension, naive_convolution, odd_output
 from analyzers.findings.finding import RESTS_ON, Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
 from analyzers.job.expectations import expected_problems
@@ -49,8 +49,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         # The cause of a naive pass is known, and a replay is not its remedy.
         naive = {x.problem.text for x in naive_convolution.find(tables, settings) if x.problem is not None}
         rows = rows[~rows["problem"].isin(naive)]
-        # The same holds for a product that is faster with another leading dimension.
-        rows = rows[~rows["problem"].isin(leading_dimension.explained(tables, settings))]
+        # The same holds for a product that is faster with another leading dimension or number of outputs.
+        for cause in (leading_dimension, odd_output):
+            rows = rows[~rows["problem"].isin(cause.explained(tables, settings))]
     # The log counts all calls of a job, while a trace may hold a few steps only.
     run = calls_of(tables, rows["problem"])
     return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]

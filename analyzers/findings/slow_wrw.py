@@ -56,6 +56,7 @@ from logparse.text import duration, pluralize
 
 NAME = "slow-wrw"
 YARDSTICK = "the slower of F and B"
+_MATCHES = "W (backward weights) gets as fast as the slower of F (forward) and B (backward data)"
 """Words for the yardstick of one W: the slower pass of its layer's forward (F) and dgrad (B)."""
 TUNE = (
     "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh, takes hours), "
@@ -323,7 +324,7 @@ def _report_slow_gradient(
             source_id=str(row["source_id"]),
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
-            details={"solution": row["solution"], RESTS_ON: f"W matches {YARDSTICK}", THEN: f"the time of its {which}"}
+            details={"solution": row["solution"], RESTS_ON: _MATCHES, THEN: f"the time of its {which}"}
             | ({BESIDE: typical} if typical else {}),
         ),
         remedy=Replay() if is_nvidia(known) else Search(),  # No tool of NVIDIA's searches.

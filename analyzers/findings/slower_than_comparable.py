@@ -23,7 +23,7 @@ from analyzers.evidence.comparable import Expected, Neighbour
 from analyzers.evidence.expected_times import SHIPPED
 from analyzers.evidence.joins import calls_of, facts_of
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.findings import leading_dimension
+from analyzers.findings import leading_dimension, odd_output
 from analyzers.findings.finding import Analyzer
 from analyzers.job.expectations import expectations
 from logparse.devices import devices
@@ -74,7 +74,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     out = []
     facts = facts_of(tables)
     # The cause of a slow leading dimension is known, and a search is not its remedy.
-    explained = leading_dimension.explained(tables, settings)
+    explained = leading_dimension.explained(tables, settings) | odd_output.explained(tables, settings)
     for device, (rows, found) in expectations(tables, settings).items():
         now = rows["now_us"].to_numpy(dtype="float64")
         with np.errstate(invalid="ignore"):

@@ -110,6 +110,7 @@ _TODO = (
     "exact",
     "findings",
     "bounded",
+    "most_us",
     "waits",
     "assumes",
 )

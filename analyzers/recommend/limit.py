@@ -97,6 +97,18 @@ def is_understated(found: Recommendation) -> bool:
     return now.beside_logs or _is_as_profiled(found)
 
 
+def bound_gain(step: Gain | None, gain: Gain | None, found: Recommendation) -> float | None:
+    """Return the most that the step may gain from faster kernels, µs, if the profiler slowed the simulated host.
+
+    A step that waits for its host gains less than its kernels save. Without the profiler the host may be so fast that
+    the step gains the whole saving. ``gain`` is the time of the kernels now and then. None if the simulated host was
+    not slowed, or if the step gains nearly all of the saving.
+    """
+    if gain is None or not name_slowing_limit(step, gain, found) or found.now is None or found.now.limit != "host":
+        return None
+    return gain.saving_us if found.now.beside_logs or _is_as_profiled(found) else None
+
+
 def name_limit(found: Recommendation) -> str:
     """Return what limits the step if it is not its kernels, for example ``the host``. Else it is empty."""
     time, now = found.gpu_time, found.now

@@ -7,7 +7,7 @@ A few more lines are printed if a saving rests on a condition.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -42,7 +42,8 @@ from logparse.text import (
     shorten_texts,
 )
 
-_NO_ROW, NOT_WRITTEN = "apply    nothing, because no override row could be written", "not written: "
+_NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
+_CHECK_RUNS = "check starts it once more, with the changes"
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 
@@ -63,6 +64,19 @@ class Written:
     notes: Sequence[str] = ()
 
 
+@dataclass(frozen=True)
+class _Command:
+    """A line below the list of things to do: a label such as ``apply``, and the shell command for some of the things.
+
+    ``of`` has the numbers of these things in the list, from 1. If ``is_shell`` is False, ``text`` is a sentence.
+    """
+
+    label: str
+    text: str
+    of: tuple[int, ...] = ()
+    is_shell: bool = True
+
+
 # The terminal shows the verdict, how the time of a step is divided, the things to do (the best first), and the commands
 # to type.
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
@@ -72,8 +86,9 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     screen.
     """
     conclusion = verdict(found)
-    typed = list(_list_commands(found, conclusion.todo, written)) if conclusion.todo else []
-    useless = "; no override file could be written" if any(x.startswith(_NO_ROW) for x in typed) else ""
+    commands = list(_list_commands(found, conclusion.todo, written)) if conclusion.todo else []
+    typed = _command_lines(commands, len(conclusion.todo), "")
+    useless = "; no override file could be written" if any(x.text.startswith(_NO_ROW) for x in commands) else ""
     head = _wrap_line(f"recommend: {conclusion.headline}{useless}", 4)
     head += split_lines(conclusion) if conclusion.split else []
     more = len(conclusion.left_out) - _LEFT_OUT
@@ -85,11 +100,12 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         return head + _remarks_of_logs(found, written)
     head += _wrap_line(f"  {conclusion.hint}", 4) if conclusion.hint else []
     head += _wrap_line(f"  {conclusion.limit}", 4) if conclusion.limit else []
-    listed = _fitting(conclusion, n, LINES - 2 - len(head) - len(typed))
+    listed = _fitting(conclusion, n, LINES - 1 - len(head) - len(typed))
     room = len(listed)
     # A command for a thing that is not listed would seem to belong to another one.
-    typed = list(_list_commands(found, conclusion.todo[:room], written))
-    spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
+    commands = list(_list_commands(found, conclusion.todo[:room], written))
+    typed = _command_lines(commands, room, _tell_rest(conclusion, written, room))
+    spare = LINES - 1 - len(head) - len(typed) - sum(map(len, listed))
     ranked = [
         (x, block) for x, block in zip(conclusion.todo, listed, strict=False) if isinstance(x.remedy, UseRows | Search)
     ]
@@ -103,7 +119,6 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         heading(conclusion.todo[:room], conclusion),
         *chain.from_iterable(listed),
         *typed,
-        _render_rest(conclusion, written, room),
     ]
 
 
@@ -245,15 +260,18 @@ def format_savings(todo: Sequence[Todo]) -> list[str]:
     * ``0 or``: the saving rests on a condition.
     """
     gains = [x.shown for x in todo]
-    numbers, unit = in_one_unit([us for x in gains if x is not None for us in (x.saving_us, x.now_us)])
-    left, out = iter(numbers), []
+    most = [x.most_us for x in todo if x.most_us is not None]
+    numbers, unit = in_one_unit([*(us for x in gains if x is not None for us in (x.saving_us, x.now_us)), *most])
+    left, ends, out = iter(numbers[: len(numbers) - len(most)]), iter(numbers[len(numbers) - len(most) :]), []
     for x, gain in zip(todo, gains, strict=True):
         if gain is None:
             out.append("unknown")
             continue
         # The heading names a step or a run. So a saving of a single call says that it is one.
         call = " a call" if x.unit == "call" and name_unit(todo) != "call" else ""
-        out.append(f"{mark(x)}{next(left)} of {next(left)} {unit}{call}")
+        least = f"{mark(x)}{next(left)}"
+        to = "" if x.most_us is None else f" to {next(ends)}"
+        out.append(f"{least}{to} of {next(left)} {unit}{call}")
     return out
 
 
@@ -347,7 +365,7 @@ def _change(todo: Todo, number: int | None) -> str:
     """
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
-    interval = "" if todo.at_most or todo.assumes else interval_text(todo)
+    interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
     where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
@@ -358,13 +376,31 @@ def _name_change(todo: Todo) -> str:
     return f"{change_text(todo)}{about}"
 
 
-def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written) -> Iterator[str]:
+def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:
+    """Return the commands as lines, and last a line that tells the ``rest``.
+
+    If several things to do are ``listed``, each label has the numbers of its things, such as ``apply 1``.
+    """
+    labels = [f"{x.label} {','.join(map(str, x.of))}" if x.of and listed > 1 else x.label for x in commands]
+    width = max([_LABEL, *(len(x) + 2 for x in labels)])
+    out: list[str] = []
+    for x, label in zip(commands, labels, strict=True):
+        line = f"{label:<{width}}{x.text}"
+        out += _fold_command(line, width) if x.is_shell else _wrap_line(line, width)
+    return [*out, cut_to_width(f"{'rest':<{width}}{rest}")]
+
+
+def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written) -> Iterator[_Command]:
     """Yield shell commands to paste, which test the listed changes, use them, or look for more.
 
     * ``todo``: the things to do that are listed.
 
     Commands use ``$D``, the folder with the files, which the first line sets.
     """
+
+    def numbers_of(chosen: Iterable[Todo]) -> tuple[int, ...]:
+        return tuple(todo.index(x) + 1 for x in chosen)
+
     listed = {type(x.remedy) for x in todo}
     out = written.out.absolute()
     placed = [(file.path.parent.absolute(), file) for file in written.files if file.path is not None]
@@ -376,28 +412,31 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if folders and not listed.isdisjoint((UseRows, Search)):
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield from _fold_command(f"first    D={named}")
-    replayed = [x for x in todo if x.findings and not x.confirmed]
-    if replayed:
-        label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"
-        yield from _fold_command(f"{label}  {next_commands.confirm(written.store, found.run)}")
+        yield _Command("first", f"D={named}")
+    timed_again = [x for x in todo if x.findings and not x.confirmed and not isinstance(x.remedy, ChangeProgram)]
+    if timed_again:
+        label = "confirm" if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"
+        of_label = [x for x in timed_again if isinstance(x.remedy, UseRows)] or timed_again
+        yield _Command(label, next_commands.confirm(written.store, found.run), numbers_of(of_label))
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
         rows = pluralize(sum(len(x.sizes) for x in written_rungs), "row")
-        yield cut_to_width(f"ladder   {rows} on {len(written_rungs):,} of {len(found.ladder):,} rungs: see the report")
+        rungs = f"{rows} on {len(written_rungs):,} of {len(found.ladder):,} rungs: see the report"
+        yield _Command("ladder", rungs, is_shell=False)
     if any(x.untimed for x in found.ladder):
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
-        yield from _fold_command(f"ladder   {command_line(written.store, *words)}")
-    if any(x.assumes for x in todo):
-        yield from _fold_command(f"settle   {' && '.join(settling(written.store, found.run, written.runs))}")
-    job = "JOB"
+        yield _Command("ladder", command_line(written.store, *words))
+    if assumed := [x for x in todo if x.assumes]:
+        settled = " && ".join(settling(written.store, found.run, written.runs))
+        yield _Command("settle", settled, numbers_of(assumed))
+    job, applied = "JOB", numbers_of(x for x in todo if isinstance(x.remedy, UseRows))
     if (folders[1:] or apply_script.NAME in names) and UseRows in listed:
         job = f"{command_line(None, 'run', '--with')} {here} -- JOB"
-        yield from _fold_command(f"apply    {job}")
+        yield _Command("apply", job, applied)
     elif written.files and UseRows in listed:
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
-        yield from _wrap_line(f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", _LABEL)
+        yield _Command("apply", f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", applied, is_shell=False)
     weighed = [x for x in found.actions if x.action.kind != "files"]
     actions = [
         x.action.name
@@ -405,13 +444,16 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
             weighed, find_hidden_changes(found), found.in_job, found.combination
         )
     ]
+    by_action = numbers_of(x for x in todo if set(x.names).intersection(actions))
     if actions and apply_module.NAME in names:
-        yield from (line for use in names[apply_module.NAME].lines for line in _fold_command(f"apply    {use}"))
+        yield from (_Command("apply", use, by_action) for use in names[apply_module.NAME].lines)
     timed = {x.action.name for x in found.actions}
-    changes = [x.remedy.solution for x in todo if isinstance(x.remedy, ChangeProgram)]
-    if untimed := [x for x in changes if x not in timed and x in _names_of_actions()]:
-        yield from _fold_command(f"try      {command_line(None, 'try', *untimed)} -- JOB")
-    searched = (found.findings[n - 1].problem for x in todo if isinstance(x.remedy, Search) for n in x.findings)
+    changes = [(x, x.remedy.solution) for x in todo if isinstance(x.remedy, ChangeProgram)]
+    if untimed := [(x, name) for x, name in changes if name not in timed and name in _names_of_actions()]:
+        tried = f"{command_line(None, 'try', *(name for _, name in untimed))} -- JOB"
+        yield _Command("try", tried, numbers_of(x for x, _ in untimed))
+    by_search = [x for x in todo if isinstance(x.remedy, Search)]
+    searched = (found.findings[n - 1].problem for x in by_search for n in x.findings)
     wanted, scripts = names_of_scripts(searched), dict[str, str]()
     for place, _, name in (x.rpartition("/") for x in names):
         if name in wanted:
@@ -420,12 +462,13 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         f"(cd {here}{f'/{shell_word(place)}' if place else ''} && sh {shell_word(x)})" for x, place in scripts.items()
     ]
     if searches:
-        yield from _fold_command(f"search   {'; '.join(searches)}")
+        yield _Command("search", "; ".join(searches), numbers_of(by_search))
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
     if changed or actions:
         check = next_commands.check(written.store, found.run, written.runs, job, changed, actions)
-        yield from _fold_command(f"check    {check}")
+        yield _Command("check", check, tuple(sorted({*applied, *by_action})))
+        yield _Command("JOB", f"is the command that starts your job; {_CHECK_RUNS}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:
@@ -440,26 +483,28 @@ def _shorten_path(place: Path, base: Path, name: str) -> str:
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
 
 
-def _render_rest(conclusion: Verdict, written: Written, room: int) -> str:
+def _tell_rest(conclusion: Verdict, written: Written, room: int) -> str:
+    """Return what is not on the screen, and how it is shown. ``room`` is the number of things to do that are listed."""
     left = [f"{pluralize(len(conclusion.todo) - room, 'more thing')} to do"] if len(conclusion.todo) > room else []
     left += (
         [f"{len(conclusion.unseen):,} with too small an effect on the {conclusion.word}"] if conclusion.unseen else []
     )
     report = [f"all: -v, or {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
     about = "about each: --explain N" if len(conclusion.todo) > 1 else "about the first: --explain 1"
-    return cut_to_width(f"rest     {' · '.join([*left, about, *report])}")
+    return " · ".join([*left, about, *report])
 
 
-def _fold_command(line: str) -> Iterator[str]:
+def _fold_command(line: str, indent: int = _LABEL) -> Iterator[str]:
     """Break a long shell command into several lines that fit the terminal, in such a way that a shell still runs it.
 
-    A command with quotes is not broken, because a shell joins no lines inside quotes.
+    A command with quotes is not broken, because a shell joins no lines inside quotes. ``indent`` is the width of the
+    label before the command, and the indentation of the second and later lines.
     """
     while len(line) > COLUMNS and "'" not in line:
         place = line.rfind(" ", 0, COLUMNS - 1)
-        if line[: max(place, 0)][_LABEL:].strip():
+        if line[: max(place, 0)][indent:].strip():
             yield f"{line[:place]} \\"
-            line = f"{' ' * _LABEL}{line[place + 1 :]}"
+            line = f"{' ' * indent}{line[place + 1 :]}"
         else:  # The rest is one word, such as a long path.
             yield f"{line[: COLUMNS - 1]}\\"
             line = line[COLUMNS - 1 :]

@@ -45,6 +45,8 @@ class Todo:
       of the saving contains no gain, else empty.
     * ``slowed_by``: what the step waits for, if the step gains less than half of what its kernels save, such as ``the
       host``. Else empty.
+    * ``most_us``: the most that the step may gain, µs, if the profiler slowed the host of the simulated step. Without
+      the profiler the step gains something between the saving of ``step`` and this. Else None.
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
     * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
@@ -67,6 +69,7 @@ class Todo:
     confirmed: bool = False
     doubt: str = ""
     slowed_by: str = ""
+    most_us: float | None = None
     rests_on: str = ""
     waits_for: str = ""
     assumes: str = ""
@@ -107,6 +110,11 @@ class Todo:
         """How much shorter a step becomes by the change, µs. If that is unknown, how much GPU time is saved."""
         return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
 
+    @property
+    def possible_us(self) -> float:
+        """The most that a step may gain, µs: ``most_us`` if it is known, else ``gained_us``."""
+        return self.gained_us if self.most_us is None else self.most_us
+
 
 def name_saving_unit(todo: Todo, word: str, whole: str) -> str:
     return (
@@ -136,12 +144,16 @@ def gain(todo: Todo) -> str:
 
     * ``45.4 → 41.1 ms``: measured or simulated
     * ``≈ 45.4 → 41.1 ms``: estimated
+    * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
     * ``up to 18.5 of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
     shown = todo.shown
     if shown is None:
         return "unknown"
+    if todo.most_us is not None:
+        (least, most, now), unit = in_one_unit([todo.gained_us, todo.most_us, shown.now_us])
+        return f"≈ {least} to {most} of {now} {unit}"
     if todo.at_most:
         return f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
     if todo.assumes:
@@ -156,6 +168,8 @@ def mark(todo: Todo) -> str:
     """
     if todo.at_most:
         return "up to "
+    if todo.most_us is not None:
+        return "≈ "
     return "0 or " if todo.assumes else "≈ " if todo.sureness == "estimated" else ""
 
 
@@ -186,7 +200,10 @@ def kernels_text(todo: Todo) -> str:
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.
     but = ""
-    if todo.slowed_by:
+    if todo.most_us is not None:
+        (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
+        but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"
+    elif todo.slowed_by:
         (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
         most = "at most " if todo.at_most else ""
         gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
@@ -204,5 +221,5 @@ def basis(todo: Todo) -> str:
 
     It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
     """
-    interval = "" if todo.at_most or todo.assumes else interval_text(todo)
+    interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
     return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))

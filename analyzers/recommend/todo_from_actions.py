@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analyzers.actions import ActionResult
 from analyzers.recommend.apply_module import alternatives, calls, choose_default_changes
 from analyzers.recommend.files_action import USER_FIND_DB
-from analyzers.recommend.limit import name_slowing_limit
+from analyzers.recommend.limit import bound_gain, name_slowing_limit
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import NOTHING, UNSETTLED, Todo, Unit
 from analyzers.recommend.todo_from_findings import warn_of_doubt
@@ -111,6 +111,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         confirmed=sure,
         doubt="" if in_job else doubt,
         slowed_by="" if in_job else name_slowing_limit(step, gain, found),
+        most_us=None if in_job or assumes else bound_gain(step, gain, found),
         assumes=assumes,
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.files_action import OVERRIDES
-from analyzers.recommend.limit import DATA, is_understated, name_slowing_limit
+from analyzers.recommend.limit import DATA, bound_gain, is_understated, name_slowing_limit
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import NOTHING, UNCONFIRMED, Todo, Unit
 from analyzers.recommend.whole import LEAST, whole_us
@@ -80,6 +80,7 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         step=step,
         bounded=step is not None and step is bound,
         slowed_by=name_slowing_limit(step, gain, found),
+        most_us=None if bounds or unit == "call" else bound_gain(step, gain, found),
         rests_on=_rests_on(findings),
         doubt=warn_of_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
@@ -212,6 +213,7 @@ def list_remarks(found: Recommendation) -> list[Todo]:
                     step=step,
                     waits=waits == "host",
                     slowed_by=name_slowing_limit(step, gain, found),
+                    most_us=bound_gain(step, gain, found) if known else None,
                     rests_on=_AS_TRACED if understated else _rests_on([remark]),
                     waits_for=waits or "",
                 )

@@ -26,7 +26,7 @@ def rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, bool, float, floa
     whole = whole_us(time)
     # An upper bound is often far above the real gain, so surer gains come first. But a gain below _SMALL of the traced
     # time comes after larger upper bounds.
-    small = todo.unit != "call" and whole is not None and todo.gained_us < _SMALL * whole
+    small = todo.unit != "call" and whole is not None and todo.possible_us < _SMALL * whole
     in_job = todo.sureness == "measured in the job"
     # A measurement makes nothing faster, and what it will find is as unsure as an upper bound.
     unsure = (small and not in_job) or (isinstance(todo.remedy, Replay) and todo.sureness == "estimated")
@@ -44,7 +44,7 @@ def is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     whole = todo.step.now_us if todo.step is not None else whole_us(time)
     if todo.unit != "step" or not whole or todo.gain is None or todo.waits:
         return False
-    if todo.gained_us < NEGLIGIBLE * whole:
+    if todo.possible_us < NEGLIGIBLE * whole:
         return True
     if todo.step is not None:
         profiled = time is not None and time.profiled  # The host is slower than without the profiler.
@@ -65,8 +65,9 @@ def name_order(todo: Sequence[Todo]) -> str:
     ranks = [SURENESS.index(x.sureness) for x in todo]
     if len(set(ranks)) == 1 or ranks != sorted(ranks):
         return "to do"
-    known = [x.gained_us for x in todo if x.gain is not None and x.unit == name_unit(todo)]
-    return "the surest first, not the largest" if any(x > known[0] for x in known) else "to do, the surest first"
+    known = [x for x in todo if x.gain is not None and x.unit == name_unit(todo)]
+    less_sure = any(x.gained_us > known[0].possible_us for x in known)
+    return "the surest first, not the largest" if less_sure else "to do, the surest first"
 
 
 def name_unit(todo: Sequence[Todo]) -> str:

@@ -157,7 +157,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     if shown is None:
         more = f"; {pluralize(len(left), 'more thing')} to do" if left else ""
         return f"{begins}{first.title}: worth unknown, {_why_unknown(first)}{more}"
-    less_sure = (x for x in left if x.unit == first.unit and x.gained_us > first.gained_us)
+    less_sure = (x for x in left if x.unit == first.unit and x.gained_us > first.possible_us)
     larger = max(less_sure, key=lambda x: x.gained_us, default=None)
     told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
@@ -170,7 +170,8 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
     each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
-    share = f" ({signed_percent(shown.ratio - 1, digits=0)})" if whole and round(1 - shown.ratio, 2) > 0 else ""
+    has_share = whole and first.most_us is None and round(1 - shown.ratio, 2) > 0
+    share = f" ({signed_percent(shown.ratio - 1, digits=0)})" if has_share else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
     # A time of the calls alone looks like the time of the whole run.

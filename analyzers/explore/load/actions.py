@@ -27,7 +27,7 @@ from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.store.settling import settling
-from logparse.text import duration, pluralize
+from logparse.text import duration, join_times, pluralize
 
 if TYPE_CHECKING:
     from analyzers.actions import ActionResult
@@ -117,11 +117,18 @@ def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
 def _format_saving(todo: Todo) -> str:
     """Return how much time a proposal of ``recommend`` saves, as text.
 
-    For example ``110 ms``, ``≈ 6 ms`` if it is estimated, ``up to 8.5 ms`` if only a bound is known, or ``0 or 9 ms``
-    if it rests on a condition.
+    For example:
+
+    * ``110 ms``: measured
+    * ``≈ 6 ms``: estimated
+    * ``≈ 1 to 6 ms``: estimated, and the profiler slowed the host
+    * ``up to 8.5 ms``: only a bound is known
+    * ``0 or 9 ms``: it rests on a condition
     """
     if todo.shown is None:
         return "unknown"
+    if todo.most_us is not None:
+        return f"≈ {join_times(todo.gained_us, 'to', todo.most_us)}"
     return f"{mark(todo)}{duration(todo.gained_us)}"
 
 

@@ -259,7 +259,8 @@ def test_diff_has_an_exit_code_of_its_own_if_nothing_was_compared() -> None:
     assert (found.ok, found.compared, exit_code(found), UNCHECKED) == (False, 0, 4, 4)
     nothing = (
         "no time was compared: no matrix product or convolution was timed in the same way (for example by traces) in "
-        "both runs. So diff cannot tell whether anything became slower (exit code 4)"
+        "both runs. So diff cannot tell whether anything became slower (exit code 4); to compare times, run both jobs "
+        "under `logparse capture --trace 2`"
     )
     assert diff_lines(found)[1] == nothing
 

@@ -107,8 +107,9 @@ def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
 
 
 @needs_corpus
-def test_a_vocabulary_that_is_no_multiple_of_eight_is_below_the_roofline(tmp_path: Path) -> None:
+def test_a_vocabulary_that_is_no_multiple_of_eight_should_be_padded(tmp_path: Path) -> None:
     found = recommend_for(CORPUS / "h200/gpt2.trace.json.gz", tmp_path)
-    below = [x for x in found.findings if x.analyzer == "below-roofline"]
-    assert len(below) == 3
-    assert all(x.problem is not None and "50257" in x.problem.label for x in below)
+    odd = [x for x in found.findings if x.analyzer == "odd-output"]
+    assert len(odd) == 3
+    assert all(x.problem is not None and "50257" in x.problem.label for x in odd)
+    assert not [x for x in found.findings if x.analyzer == "below-roofline"]

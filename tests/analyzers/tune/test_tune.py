@@ -304,7 +304,7 @@ def test_ctrl_c_in_a_trial_ends_it_with_what_goes_on(monkeypatch: pytest.MonkeyP
 def screen_of(said: list[str]) -> list[str]:
     """Return the lines that ``tune`` prints at the end.
 
-    Checks that they are at most 18 lines of at most 100 columns.
+    Checks that they are at most 20 lines of at most 100 columns.
     """
     ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
     assert len(ending) <= LINES
