@@ -266,7 +266,13 @@ def recommend(
     store: opt.Store = None,
     run: opt.Run = None,
     target: opt.Target = None,
-    out: Annotated[Path, opt.path("Folder for the override files, with one folder per target.")] = Path("overrides"),
+    out: Annotated[
+        Path | None,
+        opt.path(
+            "Folder for the override files, with one folder per target. [default: overrides, or overrides-RUN if it "
+            "has the files of another run]"
+        ),
+    ] = None,
     n: opt.Count = None,
     min_gain: Annotated[str, option("Propose no change that saves less than this share of a call's time.")] = "3%",
     min_saving: Annotated[float, option("Leave out findings that save less than this (µs per run).", min=0.0)] = 0.0,

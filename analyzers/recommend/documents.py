@@ -42,6 +42,15 @@ def documents(found: Recommendation, settings: Settings, targets: Sequence[Targe
     return [Emission(name, text.encode("utf-8", "backslashreplace"), Shell()) for name, text in texts.items()]
 
 
+def run_of_files(out: Path) -> str | None:
+    """Return the run for which an earlier ``recommend`` wrote files into the folder. None if that is unknown."""
+    try:
+        content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
+        return str(content["run"]) if content["schema"] == SCHEMA else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def earlier_files(out: Path) -> list[Path]:
     """Return the paths of files that an earlier ``recommend`` wrote into the folder.
 

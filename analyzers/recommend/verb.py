@@ -22,11 +22,14 @@ from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding
 from logparse.output import Answer
+from logparse.quoting import is_file_name
 from logparse.store import Store
 from logparse.text import pluralize, short_path
 
 STAGES = len(ANALYZERS) + 3
 """The number of stages of ``advise``: load the data, run each analyzer, rank the findings, simulate the step."""
+FOLDER = Path("overrides")
+"""The folder for the files of a recommendation, unless the user names another."""
 _REPLACES = (
     "these files replace the override files that the job reads now; to keep the other rows of those files, add "
     "--own FILE"
@@ -140,10 +143,20 @@ def write(
     return written, [*notes, *_set_aside(earlier, {file.path for file in written if file.path is not None})]
 
 
+def choose_folder(run: str) -> Path:
+    """Return the folder for the files of a run: ``overrides``, or ``overrides-RUN`` if it has those of another run.
+
+    So the printed commands of the other run still work.
+    """
+    earlier = documents.run_of_files(FOLDER)
+    named = FOLDER.with_name(f"{FOLDER.name}-{run}")
+    return named if earlier not in (None, run) and is_file_name(named.name) else FOLDER
+
+
 def answer(
     found: Recommendation,
     settings: Settings,
-    out: Path,
+    out: Path | None,
     gpus: int,
     own: Sequence[str],
     *,
@@ -156,6 +169,7 @@ def answer(
 
     The list of things to do is returned even if the files cannot be written.
 
+    * ``out`` is the folder for the files. None: ``choose_folder`` chooses it.
     * ``n`` limits the number of things to do.
     * ``explain`` is the number or name of one thing to do. Then everything about it is returned, and nothing is
       written.
@@ -165,6 +179,7 @@ def answer(
     table = rows(found).head(n or len(found.findings))
     if explain is not None:
         return Answer(screen.explain_change(found, explain), table, "recommend")
+    out = choose_folder(found.run) if out is None else out
     errors: list[str] = []
     made: list[Emission] = []
     renamed: list[str] = []

@@ -137,7 +137,7 @@ def slowly(self):
     time.sleep(0.8)
     start(self)
 profiler.Profile.start = slowly
-by_time._QUIET_S = 0.1
+by_time.QUIET_S = 0.1
 @torch.no_grad()
 def work():
     with torch.profiler.record_function("mine"):
@@ -167,7 +167,7 @@ def test_a_timed_trace_begins_when_the_profiler_is_ready(job_server: Server, tmp
 BACKWARD = """
 import time, torch
 from logparse_in_job import by_time
-by_time._QUIET_S = 0.1
+by_time.QUIET_S = 0.1
 class Slow(torch.autograd.Function):
     @staticmethod
     def forward(context, x): return x * 2

@@ -853,6 +853,19 @@ def test_steps_that_begin_after_all_windows_have_a_trace(
     assert observed.notes == (notes if sort == "module" else [])
 
 
+def test_a_teacher_that_is_called_once_a_step_leaves_no_trace_of_an_unsettled_step(
+    job_server: Server, tmp_path: Path
+) -> None:
+    """Its calls are the job's steps for a moment, because the sixth call comes before the sixth optimizer step."""
+    program = tmp_path / "p.py"
+    teaches = "    with torch.no_grad(): teacher(torch.ones(4, 8))\n    step()\n"
+    program.write_text(f"{NET}{TRAIN}teacher = torch.nn.Linear(8, 8)\nfor _ in range(100):\n{teaches}")
+    _, observed = job_server.both(program, tmp_path)
+    (found,) = observed.units
+    assert (found["logparse_units"], found["tracing"], found["windows"]) == ("optimizer", "settled", 3)
+    assert len(observed.traces) == 3
+
+
 def test_a_process_that_compiles_for_torch_is_not_observed(tmp_path: Path) -> None:
     worker = Path(str(torch.__file__)).parent / "_inductor/compile_worker/__main__.py"
     script = tmp_path / "script.py"

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_profiler_is_detached_only_after_a_trace_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    """A trace is thrown away because another profile begins at once, which would record no kernels meanwhile."""
+    from logparse.capture.in_job.logparse_in_job import profiler
+
+    asked, stopped, ended = [], torch.autograd._disable_profiler, []
+
+    def disable() -> Any:
+        asked.append(ctypes.CDLL(None).getenv(b"TEARDOWN_CUPTI") != 0)
+        return stopped()
+
+    profile = profiler.Profile()
+    profile.start()
+    monkeypatch.setattr(profiler, "_detaches", lambda: True)
+    monkeypatch.setattr(torch.autograd, "_disable_profiler", disable)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: ended.append(1), raising=False)
+    profile.stop({}, str(tmp_path / "t.json.gz") if is_kept else None)
+    assert (asked, len(ended)) == ([is_kept], int(is_kept)), "the next CUDA call lets Kineto detach CUPTI"
+    assert (tmp_path / "t.json.gz").exists() == is_kept
 
 
 def test_the_profiler_asks_for_no_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

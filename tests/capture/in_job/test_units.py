@@ -58,6 +58,26 @@ def test_the_unit_is_the_first_sort_that_the_job_repeats(counts: dict[str, int],
 
 
 @pytest.mark.parametrize(
+    ("comes", "unit"),
+    [
+        ("o" * 11 + "g" * 49, "optimizer"),
+        ("o" * 11 + "g" * 50, "graph"),  # a whole step in a graph, after 11 steps to warm up
+        ("o" * 11 + "g" * 50 + "o" * 11, "graph"),
+        ("o" * 3 + ("g" * 48 + "o") * 40, "optimizer"),  # 48 layers, each with a graph of its own
+        ("o" * 11 + "g" * 5 + "o" + "g" * 50, "graph"),
+        ("o" * 11 + "g" * 6 + "o" + "g" * 50, "optimizer"),
+    ],
+)
+def test_replays_of_a_graph_lead_if_nothing_else_comes_any_more(comes: str, unit: str) -> None:
+    series = {"optimizer": Series(), "graph": Series()}
+    for one in comes:
+        if one == "g":
+            series["graph"].repeated_alone(series["optimizer"].count)
+        series[{"o": "optimizer", "g": "graph"}[one]].add("a")
+    assert unit_of(series) == unit
+
+
+@pytest.mark.parametrize(
     ("comes", "units", "phases"),
     [
         ("a" * 20, 20, 1),
@@ -174,6 +194,18 @@ def test_a_known_number_of_units_places_the_window() -> None:
     plan = Windows(2, expected=12)
     assert windows_of(12, plan) == [(0, 1), (1, 6)]
     assert plan.ready == "not settled after 6 of 12 units", "which an earlier run has counted"
+
+
+def test_a_window_that_does_not_end_is_not_called_settled() -> None:
+    """If the job ends within the first window of settled steps, only the trace of an early step is left."""
+    plan, series = Windows(2), series_of(1)
+    plan.next(series, Ranks())
+    while plan.next(series, Ranks()) is None:
+        series.add("a", 1)
+        series.add_time(series.kind("a"), 100.0)
+    assert plan.ready == "not settled: unit 2 alone was traced"
+    plan.written(series)
+    assert plan.ready == "settled"
 
 
 def test_windows_that_are_given_up_come_again_but_not_for_ever() -> None:

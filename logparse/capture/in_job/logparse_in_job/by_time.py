@@ -18,7 +18,7 @@ import torch
 from . import ordinary
 from .unpatched import Python
 
-_WINDOWS, _QUIET_S, _POLL_S, _PATIENCE_S = 3, 4.0, 0.1, 60.0
+_WINDOWS, QUIET_S, _POLL_S, _PATIENCE_S = 3, 4.0, 0.1, 60.0
 _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 
 
@@ -66,7 +66,7 @@ class ByTime:
             if has_gpu and not ordinary.on_gpu():
                 continue  # a launcher imports torch, too
             quiet_since = quiet_since or Python.monotonic()
-            if Python.monotonic() - quiet_since < _QUIET_S * 4**windows:
+            if Python.monotonic() - quiet_since < QUIET_S * 4**windows:
                 continue
             if not self._wanted() or not self._in_main_thread(self._begin):
                 return

@@ -29,6 +29,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from . import clock, dynamo, ordinary
+from .by_time import QUIET_S
 from .guard import Guard
 from .host_time import HostTime
 from .lean import Inputs, Lean, functions
@@ -364,6 +365,8 @@ class Observer:
             else:
                 calls = self.here.calls
                 name = calls.name
+            if sort == "graph":
+                series.repeated_alone(sum(x.count for x in self._series.values()) - series.count)
             kind = series.add(name, made)
             is_unit = unit_of(self._series) == sort
             usual = sort in PERIODS and made == 1 and calls is self.here.calls
@@ -590,6 +593,14 @@ class Observer:
         if not self.traced or self.tracing.written:
             return []
         sort = unit_of(self._series)
+        if self.seconds and not is_busy():
+            return [
+                (
+                    f"no trace: the job ended before a traced period of {self.seconds:g} s did. The first one begins "
+                    f"{QUIET_S:g} s after the job has begun to use the GPU (on a CPU: has imported torch); for a short "
+                    "job, trace steps, for example with --trace 2"
+                )
+            ]
         if sort is not None:
             made = self._series[sort].count
             why = (

@@ -78,7 +78,9 @@ class Profile:
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
         """Stop the profiler and write the trace to ``path``. Without a path (None), throw the trace away.
 
-        ``header`` holds facts that are added to the trace file.
+        ``header`` holds facts that are added to the trace file. The profiler is detached from the process only after a
+        trace that is kept. A trace is thrown away because another profile begins, which may be the job's own. While the
+        profiler is being detached, a new profile would record no kernels.
         """
         if not self._prepared:
             return
@@ -99,29 +101,33 @@ class Profile:
         finally:  # A profiler that is still on when Python exits would crash the process
             self.is_on = self._prepared = False
             with _quiet():
-                with _detached():
+                with contextlib.nullcontext(False) if path is None else _detached() as detaches:
                     results = torch.autograd._disable_profiler()
                 getattr(autograd_profiler, "_run_on_profiler_stop", int)()
         if path is not None:
-            with _quiet():
-                _save(results, path)
+            try:
+                with _quiet():
+                    _save(results, path)
+            finally:
+                if detaches:  # Kineto detaches CUPTI when the next CUDA call ends
+                    torch._C._cuda_getDevice()
 
 
 @contextlib.contextmanager
-def _detached() -> Iterator[None]:
+def _detached() -> Iterator[bool]:
     """Context in which the profiler, when it stops, detaches NVIDIA's CUPTI library from the process.
 
     While CUPTI is attached, each kernel launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.
     The profiler's library (Kineto) reads the environment variable ``TEARDOWN_CUPTI``. If the job has set it, the job's
     value is kept. PyTorch itself allows detaching in jobs with CUDA graphs from CUDA 12.6 on
-    (torch/profiler/profiler.py).
+    (torch/profiler/profiler.py). The context's value is True if CUPTI is being detached.
     """
     if "TEARDOWN_CUPTI" in os.environ or not _detaches():
-        yield
+        yield False
         return
     os.putenv("TEARDOWN_CUPTI", "1")
     try:
-        yield
+        yield True
     finally:
         os.unsetenv("TEARDOWN_CUPTI")
 

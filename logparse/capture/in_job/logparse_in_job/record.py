@@ -33,6 +33,7 @@ class Record:
         self._folder, self._alone, self.process = folder, alone, _name_process(folder)
         self.due_s = Python.monotonic() + _EVERY_S
         self.notes: List[str] = []
+        self._ranks: Dict[str, int] = {}  # The last known ones, because a job may end its group of ranks
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -74,7 +75,9 @@ class Record:
         }
         if self.notes:
             found["notes"] = self.notes
-        found.update(rank_of_job())
+        now = rank_of_job()
+        self._ranks = now if "ranks" in now or not self._ranks else self._ranks
+        found.update(self._ranks)
         write_whole(os.path.join(self._folder, f"units_{self.process}.json"), found)
 
 

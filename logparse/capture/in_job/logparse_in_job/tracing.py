@@ -98,12 +98,13 @@ class _Earlier(NamedTuple):
     """Traces of steps that turned out not to be the job's real steps. They are kept until a real step has a trace.
 
     ``sort`` says how those steps were recognised. ``numbers`` are the numbers of the traces, and ``state`` tells
-    whether the times were steady.
+    whether the times were steady. ``provisional`` is the number of the provisional trace, if there is one.
     """
 
     sort: str
     numbers: List[int]
     state: str
+    provisional: Optional[int]
 
 
 class Tracing:
@@ -334,14 +335,18 @@ class Tracing:
         if self._sort == BY_TIME:
             self._delete(self.written)
         elif self.written and self._earlier is None:
-            self._earlier = _Earlier(self._sort, list(self.written), self._windows.ready)
+            self._earlier = _Earlier(self._sort, list(self.written), self._windows.ready, self._provisional)
         self._windows.begin_anew()
         self._sort, self._by_time, self._provisional = "", 0, None
 
     def _delete_earlier(self, sort: str) -> None:
         """Delete the traces of steps that were not the job's real steps, because a step of this sort has a trace."""
         earlier, self._earlier = self._earlier, None
-        if earlier is None or earlier.sort == sort:
+        if earlier is None:
+            return
+        if earlier.sort == sort:  # It is regarded as the job's steps again
+            if earlier.provisional is not None:
+                self._remove(earlier.provisional)
             return
         self._delete(earlier.numbers)
         for kind in self._series[earlier.sort].kinds.values():

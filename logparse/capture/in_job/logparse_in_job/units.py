@@ -14,7 +14,8 @@ forward       the time from the end of one call of the leading module to the end
 ============  =========================================================================================
 
 The first sort in this order with at least ``LEAST`` units is used. If no sort has so many, the first sort with at least
-one unit is used. Calls with gradients (``forward``) are used only after ``LEAST`` calls, because an optimizer's step
+one unit is used. There is an exception: a job may warm up with optimizer steps or calls, and then only replay a graph
+(``Series.leads``). Calls with gradients (``forward``) are used only after ``LEAST`` calls, because an optimizer's step
 may follow the first calls. They are not used if an optimizer steps at least once in ``_ACCUMULATED`` calls.
 
 This module imports no PyTorch.
@@ -38,6 +39,7 @@ _KINDS, _TIMES = 64, 2000
 OTHER = "other"
 """Name under which steps are counted if there are too many different names. These steps have different input sizes."""
 _ACCUMULATED = 64
+_ALONE, _LONGER = 50, 10
 _RARE = 0.05
 """Steps of one name need not be traced if they are a smaller fraction of all steps than this."""
 _LEAST_SETTLED, _ENOUGH_UNITS, _ENOUGH_S = 10, 20, 2.0
@@ -65,10 +67,13 @@ class Kind:
 class Series:
     """Everything that the job did again and again in one way, for example all steps of an optimizer, with their times.
 
-    The times are in the order in which the steps ended.
+    The times are in the order in which the steps ended. ``leads`` is True if these are the job's steps, although other
+    sorts come before in ``ORDER``. It is set for replays of graphs (``repeated_alone``).
     """
 
     def __init__(self) -> None:
+        self.leads = False
+        self._others = self._alone = self._longest = 0
         self.kinds: Dict[str, Kind] = {}
         self.times: List[Tuple[Kind, float]] = []
         self.count = 0
@@ -94,6 +99,17 @@ class Series:
         kind.count += made
         self.count += made
         return kind
+
+    def repeated_alone(self, others: int) -> None:
+        """Note that one more step of this series comes. ``others`` is the number of steps of all other series so far.
+
+        If at least ``_ALONE`` steps come without one of another series, and ``_LONGER`` times as many as ever before,
+        this series leads from then on.
+        """
+        if others != self._others:
+            self._longest, self._alone, self._others = max(self._longest, self._alone), 0, others
+        self._alone += 1
+        self.leads = self.leads or self._alone >= max(_ALONE, _LONGER * self._longest)
 
     def add_time(self, kind: Kind, us: float) -> None:
         kind.us.append(us)
@@ -136,6 +152,9 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
     Returns a name such as ``optimizer`` from ``series``, the counts so far, or None if nothing was counted.
     """
+    leading = next((sort for sort, found in series.items() if found.leads), None)
+    if leading is not None:
+        return leading
     sorts = list(series)
     if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference
         return sorts[0]

@@ -96,7 +96,7 @@ class Windows:
         self.provisional = False
         self.done = 0 if self._units else MOST
         self.begin_at = 0
-        self.ready = ""
+        self.ready = self._planned = ""
         self._given_up = 0
         # In the present phase of the job, there are at least this many windows, counted as in ``done``.
         self._least, self._phases = _FEW, 1
@@ -132,6 +132,7 @@ class Windows:
 
     def written(self, series: Series) -> None:
         """Note that a regular trace was written, and plan at which step the next one begins."""
+        self.ready, self._planned = self._planned or self.ready, ""
         self.begin_at = series.count + 1 + _GAPS[self.done - 1 - (self._least - _FEW)]
 
     def given_up(self, plan: Window, series: Series) -> None:
@@ -171,7 +172,7 @@ class Windows:
             return series.count >= self.begin_at
         if ranks.store is None:
             ready = self._ready(series)
-            self.ready = ready or self.ready
+            self._planned = ready
             return bool(ready)
         if ranks.rank == 0:
             self._announce(series, ranks)
@@ -189,7 +190,7 @@ class Windows:
         ready = self._ready(series)
         if ready:
             usual = series.usual_us or math.inf
-            self.ready = ready
+            self._planned = ready
             self.begin_at = series.count + _AHEAD + min(int(1e6 * _AHEAD_S / max(usual, 1.0)), _MOST_AHEAD)
             assert ranks.store is not None
             ranks.store.set(ranks.key, f"{self.begin_at} {ready}")
@@ -198,7 +199,7 @@ class Windows:
         store = ranks.store
         if series.count < LEAST or store is None or not store.check([ranks.key]):
             return
-        at, _, self.ready = store.get(ranks.key).decode().partition(" ")
+        at, _, self._planned = store.get(ranks.key).decode().partition(" ")
         self.begin_at = int(at)
         if series.count > self.begin_at:  # Windows with different units on the ranks cannot be compared
             self._numbers += 1
