@@ -22,7 +22,8 @@ optimizer_us     that optimizer's step
 host_share       ``outermost_us`` + 150 ``inner_us`` (GPT-2 has 150 modules) + ``optimizer_us``, divided by 30 ms.
                  The host's additional time, also where it delays nothing because the GPU is still at work
 step_share       a training step of a transformer of about 30 ms, relative to such a step without the observer.  The
-                 job waits for the GPU after each step, so that the host's time before the first kernel counts
+                 host issues it in less than half of that time.  The job waits for the GPU after each step, so that
+                 the host's time before the first kernel counts
 running_share    the same for a job that waits for the GPU only once in three steps
 hot_…            the same as above from loops of ``nn.Identity``
 ===============  ====================================================================================================
@@ -59,7 +60,7 @@ LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001, "running_s
 INNER, STEP_US = 150, 30e3
 STARTS, PAIRS, WARM_UP = 8, 600, 400
 HOT_LOOP = 60
-LAYERS, WIDTH, TOKENS = 12, 768, 256
+LAYERS, WIDTH, TOKENS = 4, 2048, 512
 """Layers of the transformer, width of a token, and tokens of a sequence."""
 STEP_PAIRS, RUN, RUN_PAIRS = 120, 3, 80
 """How many pairs of the transformer's steps are timed, steps of a run without a wait for the GPU, and pairs of runs."""
@@ -108,14 +109,26 @@ class Programs:
         self.full, self.flat = Unet(16).to(device).eval(), _without_inner_calls(Unet(16).to(device).eval())
         self._inputs = torch.randn(1, 4, 16, 16, device=device), torch.randn(1, 64, device=device)
         self._optimizer: Any = None
+        self._issued_us: list[float] = []
         self._sides = Sides()
         self._leaf, self._tree = nn.Identity(), nn.Sequential(*[nn.Identity() for _ in range(INNER)])
         with torch.inference_mode():
             for _ in range(WARM_UP):  # The observer's windows are traced during this loop
                 self.full(*self._inputs)
 
-    def found(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the additional time of each kind of call, and the time of such a call without the observer, µs."""
+    def found(self, of_calls: bool) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the additional time of each kind of call, and the time of such a call without the observer, µs.
+
+        Without ``of_calls``, only training steps are timed.
+        """
+        timed = self._time_calls() if of_calls else {}
+        steps = self._training_steps()
+        timed["training"] = self._compared(lambda: steps(1), pairs=STEP_PAIRS)
+        timed["running"] = self._compared(lambda: steps(RUN), pairs=RUN_PAIRS, first=lambda: steps(1))
+        timed["issued"] = (0.0, statistics.median(self._issued_us))
+        return {name: x[0] for name, x in timed.items()}, {name: x[1] for name, x in timed.items()}
+
+    def _time_calls(self) -> dict[str, Any]:
         x = self._torch.ones(1, 8, device=self._device)
         with self._torch.inference_mode():
             timed = {
@@ -128,10 +141,7 @@ class Programs:
         for _ in range(WARM_UP):
             self._step()
         timed["forward"], timed["step"] = self._compared(self._step, 2)[:2]
-        steps = self._training_steps()
-        timed["training"] = self._compared(lambda: steps(1), pairs=STEP_PAIRS)
-        timed["running"] = self._compared(lambda: steps(RUN), pairs=RUN_PAIRS, first=lambda: steps(1))
-        return {name: x[0] for name, x in timed.items()}, {name: x[1] for name, x in timed.items()}
+        return timed
 
     def _compared(
         self,
@@ -178,21 +188,26 @@ class Programs:
 
         def steps(batch: Any, number: int) -> list[float]:
             def whole() -> None:
+                began = time.perf_counter()
                 for _ in range(number):
                     model(batch).square().mean().backward()
                     optimizer.step()
                     optimizer.zero_grad()
+                self._issued_us.append(1e6 * (time.perf_counter() - began) / number)
                 if self._device != "cpu":
                     torch.cuda.synchronize()
 
             return [self._us(whole)]
 
-        sequences = 1 if self._device == "cpu" else 8  # So the GPU limits the step, not the host
+        sequences = 1
         while True:
             batch = torch.randn(sequences, TOKENS, WIDTH, device=self._device)
             if statistics.median(steps(batch, 1)[0] for _ in range(WARM_UP // 20)) >= 0.9 * STEP_US:
                 break
             sequences += 1
+        for _ in range(WARM_UP // 2):  # The observer traces some of these steps
+            steps(batch, 1)
+        self._issued_us.clear()
         return lambda number: steps(batch, number)
 
     def _us(self, function: Callable[[], Any]) -> float:
@@ -245,7 +260,7 @@ def _time_calls(module: Any, x: Any, count: int) -> float:
     return 1e6 * (time.perf_counter() - began) / count
 
 
-def observed(device: str, folder: str) -> tuple[dict[str, float], dict[str, float]]:
+def observed(device: str, folder: str, of_calls: bool = True) -> tuple[dict[str, float], dict[str, float]]:
     """Start a process with the observer, which measures what the observer adds to each kind of call.
 
     Returns two mappings in µs: the additional times, and the times without the observer.
@@ -254,7 +269,7 @@ def observed(device: str, folder: str) -> tuple[dict[str, float], dict[str, floa
 
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": folder, "LOGPARSE_TRACE_UNITS": "2", "JOB_SMOKE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--child", "--device", device]
+    command = [sys.executable, __file__, "--child", "--device", device, *([] if of_calls else ["--steps"])]
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
     more, typical = json.loads(done.stdout.splitlines()[-1])
     return more, typical
@@ -266,17 +281,23 @@ def cost(more: Mapping[str, float], typical: Mapping[str, float], modules: int) 
     * ``more`` has the additional time of each kind of call in µs, and ``typical`` its time without the observer.
     * ``modules`` is the number of modules that the measured network calls.
 
-    Times are returned in µs. ``host_share`` and the two other shares are fractions of a training step of about 30 ms.
+    Times are returned in µs. The shares are fractions of a training step of about 30 ms.
+    ``issued_share`` is the time in which the host issues the step.
     """
+    shares = {
+        "step_share": more["training"] / typical["training"],
+        "running_share": more["running"] / typical["running"],
+        "issued_share": typical["issued"] / typical["training"],
+    }
+    if "flat" not in more:
+        return shares
     outermost, inner, step = more["flat"], (more["full"] - more["flat"]) / modules, more["step"]
-    return {
+    return shares | {
         "outermost_us": outermost,
         "inner_us": inner,
         "forward_us": more["forward"],
         "optimizer_us": step,
         "host_share": (outermost + INNER * inner + step) / STEP_US,
-        "step_share": more["training"] / typical["training"],
-        "running_share": more["running"] / typical["running"],
         "hot_outermost_us": more["leaf"],
         "hot_inner_us": (more["tree"] - more["leaf"]) / INNER,
     }
@@ -304,9 +325,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--child", action="store_true")
     parser.add_argument("--results", type=Path, help="folder for the raw record (default: none is written)")
     parser.add_argument("--starts", type=int, default=STARTS, help="number of processes (default: %(default)s)")
+    parser.add_argument("--steps", action="store_true", help="time only training steps, which takes half as long")
     options = parser.parse_args(words)
     if options.child:
-        print(json.dumps(Programs(options.device).found()))
+        print(json.dumps(Programs(options.device).found(of_calls=not options.steps)))
         return 0
     os.environ["JOB_SMOKE"] = "1"
     import torch
@@ -315,7 +337,7 @@ def main(words: Sequence[str] | None = None) -> int:
     modules, found = _inner_calls(), []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.starts):
-            more, typical = observed(device, folder)
+            more, typical = observed(device, folder, of_calls=not options.steps)
             found.append(cost(more, typical, modules))
     result = {key: statistics.median(x[key] for x in found) for key in found[0]}
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
