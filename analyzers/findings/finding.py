@@ -16,6 +16,8 @@ RESTS_ON = "rests_on"
 
 The text is a clause that follows ``assumes that``, such as ``50% of the roofline is reached``.
 """
+NOW = "now_is"
+"""Name of the detail of a finding's evidence that says whose time the present time is, if it is not the job's own."""
 THEN = "then_is"
 """Name of the detail of a finding's evidence that says whose time the expected time is, such as ``the time of its B``.
 """

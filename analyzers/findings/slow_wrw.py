@@ -32,7 +32,7 @@ from analyzers.evidence.origins import is_evidence
 from analyzers.evidence.passes import backward_weights, find_best_pass_times, passes_of
 from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables, query_frames
-from analyzers.findings.finding import BESIDE, RESTS_ON, THEN, Analyzer
+from analyzers.findings.finding import BESIDE, NOW, RESTS_ON, THEN, Analyzer
 from analyzers.job.gpu_time import traced_calls_of_run
 from logparse.devices import is_nvidia
 from logparse.libraries.builds import can_decide_for
@@ -286,7 +286,7 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
     found = best_times(tables, device).expect(problems, others=True)
     each = zip(problems, found.expected_us.tolist(), strict=True)
     return {
-        text: f"comparable W problems, not used for the saving, take {duration(us)}"
+        text: f"W convolutions of similar size take {duration(us)} (the saving does not use this time)"
         for text, us in each
         if not math.isnan(us)
     }
@@ -325,6 +325,7 @@ def _report_slow_gradient(
             arch=known.get("arch"),
             cu_count=known.get("cu_count"),
             details={"solution": row["solution"], RESTS_ON: _MATCHES, THEN: f"the time of its {which}"}
+            | ({} if library == "kernel" else {NOW: "by the best known solver"})
             | ({BESIDE: typical} if typical else {}),
         ),
         remedy=Replay() if is_nvidia(known) else Search(),  # No tool of NVIDIA's searches.

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from analyzers.job.gpu_time import COMMUNICATION
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.whole import LEAST, NEGLIGIBLE, whole_of, whole_us
+from analyzers.recommend.whole import LEAST, NEGLIGIBLE, divide_step, whole_of, whole_us
 from logparse.model import Gain
 from logparse.text import duration, join_times
 
 DATA = "data loading"
-_TWICE, _NO_TIME = "a host twice as fast", "a host that takes no time"
+_TWICE, _NO_TIME = "a host twice as fast", "an infinitely fast host"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
-_NEEDS = {"host": "needs {} to launch its work", "kernels": "take {}"}
+_THEN = {
+    "host": "the host is the limit: it needs {} to launch the work",
+    "kernels": "its kernels are the limit: they take {}",
+}
 """Why a step without communication still takes a time, by what limits it then."""
 
 
@@ -31,7 +34,7 @@ def describe_limit(found: Recommendation) -> str:
     said = [f"{_LIMITS.get(now.limit, now.limit)} {'limit' if now.limit == 'kernels' else 'limits'} {one}"]
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{join_times(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
-        said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%})"
+        said[0] += f": for {share} ({time.exposed_us / time.window_us:.0%}) the GPU only communicates"
     # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
     # that takes no time.
     ends = (
@@ -45,7 +48,9 @@ def describe_limit(found: Recommendation) -> str:
             most = "at most " if of_host and profiled else ""
             share = f"({saved_us / now.now_us:.0%})"
             if words == _NO_TIME and said[-1].startswith(_TWICE):  # The words before name the whole time already.
-                said[-1] += f", one{words.removeprefix('a host')} {most}{duration(saved_us)} {share}"
+                said[-1] += (
+                    f", {words.removesuffix(' host')} one {most}{duration(saved_us)} {share}{_other_idle(found)}"
+                )
             else:
                 said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
     free_us = ceilings.free_communication_us
@@ -54,27 +59,37 @@ def describe_limit(found: Recommendation) -> str:
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            needs = _NEEDS.get(ceilings.next_limit, "still takes {}").format(duration(free_us))
-            freed = f". Without communication {one} takes {saved} less: {next_} {needs}"
+            then = _THEN.get(ceilings.next_limit, f"{next_} is the limit: {one} still takes {{}}").format(
+                duration(free_us)
+            )
+            freed = f". Hiding all communication saves {saved}, because then {then}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
     larger = is_understated(found)
-    really = (
-        ": without it the saving is smaller" if of_host else ": without it the saving may be larger" if larger else ""
-    )
-    if (of_host or larger) and now.beside_logs:
-        how += f"; writing the libraries' logs slowed the host{really}"
+    less = "less is saved" if of_host else "more may be saved" if larger else ""
+    if less and now.beside_logs:
+        how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
     elif profiled:
-        how += f"; the profiler slowed the host{really}"
+        how += "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
     return f"{'; '.join(said)}{freed} ({how}){again}"
+
+
+def _other_idle(found: Recommendation) -> str:
+    """Tell how much idle time an infinitely fast host would leave. Empty if that is little."""
+    now, time = found.now, found.gpu_time
+    idle = sum(x.us for x in divide_step(time) if x.name == "idle")
+    if now is None or not idle or not _is_as_profiled(found):
+        return ""
+    left = idle - (now.now_us - now.ceilings.fast_host_us)
+    return f"; the other {duration(left)} of idle time have other causes" if left > LEAST * now.now_us else ""
 
 
 def _is_as_profiled(found: Recommendation) -> bool:

@@ -29,18 +29,26 @@ def confirm(store: str | None, run: str) -> Shell:
 
 
 def check(
-    store: str | None, run: str, runs: Iterable[str], job: str, files: Sequence[str] = (), actions: Sequence[str] = ()
+    store: str | None,
+    run: str,
+    runs: Iterable[str],
+    job: str,
+    files: Sequence[str] = (),
+    actions: Sequence[str] = (),
+    *,
+    traced: bool = False,
 ) -> str:
     """Return the command that runs the job with the changes, and compares the new run with the old one.
 
     * ``run``: the run without the changes. ``runs``: all stored runs. The new run gets another name.
+    * ``traced``: True if the run has a trace. Then the new run gets one, too, and their times are compared.
     * ``job``: the command of the job with the changes.
     * ``files``: the override files that the job reads, as words of a shell command. A check of override files needs no
       ``actions``, the names of changes to the job.
     """
     later = name_next_run(runs)
     by_action = [] if files else [word for name in actions for word in ("--action", name)]
-    made = command_line(store, "capture", *(["--trace", "2"] if by_action else []), "--run", later)
+    made = command_line(store, "capture", *(["--trace", "2"] if by_action or traced else []), "--run", later)
     return f"{made} -- {job} && {' '.join([command_line(store, 'verify', run, later, *by_action), *files])}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from analyzers.evidence import ladders
 from analyzers.findings import completeness
-from analyzers.findings.finding import THEN
+from analyzers.findings.finding import NOW, THEN
 from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
@@ -43,7 +43,7 @@ from logparse.text import (
 )
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
-_CHECK_RUNS = "check starts it once more, with the changes"
+_CHECK_RUNS = "check applies the changes itself"
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 
@@ -352,7 +352,8 @@ def _format_row(row: Finding, todo: Todo, steps: float) -> tuple[str, str]:
     each, calls = row.per_call, (row.calls or 0) / steps
     if each is not None and calls > 1 and calls == int(calls):
         whose = f", {row.evidence.details[THEN]}" if THEN in row.evidence.details else ""
-        how = f" ({pluralize(int(calls), 'call')} of {duration(each.now_us)} → {duration(each.then_us)}{whose})"
+        now = " ".join(filter(None, [duration(each.now_us), str(row.evidence.details.get(NOW, ""))]))
+        how = f" ({pluralize(int(calls), 'call')} of {now} → {duration(each.then_us)}{whose})"
     else:
         how = ""
     return f"{mark(todo)}{duration(row.saving_us / steps)}", how
@@ -466,7 +467,8 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
     if changed or actions:
-        check = next_commands.check(written.store, found.run, written.runs, job, changed, actions)
+        traced = found.gpu_time is not None
+        check = next_commands.check(written.store, found.run, written.runs, job, changed, actions, traced=traced)
         yield _Command("check", check, tuple(sorted({*applied, *by_action})))
         yield _Command("JOB", f"is the command that starts your job; {_CHECK_RUNS}", is_shell=False)
 

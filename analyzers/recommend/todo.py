@@ -111,6 +111,11 @@ class Todo:
         return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
 
     @property
+    def depends_on_limit(self) -> bool:
+        """True if the saving depends on what limits the step, so that it cannot be added to other savings."""
+        return bool(self.slowed_by or self.waits_for)
+
+    @property
     def possible_us(self) -> float:
         """The most that a step may gain, µs: ``most_us`` if it is known, else ``gained_us``."""
         return self.gained_us if self.most_us is None else self.most_us

@@ -101,7 +101,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     """Return how much time can be saved in total, µs. Measured, estimated and other savings are added up separately.
 
     Only changes that can be made together are included, so that no time is saved twice. Savings with a condition
-    (``assumes``) are left out.
+    (``assumes``) are left out. So are savings that change each other (``_depend_on_each_other``).
     """
     together = {
         x.action.name
@@ -109,7 +109,10 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     }
     together |= {OVERRIDES.name, USER_FIND_DB.name} if not together else set()
     actions = {x.action.name for x in found.actions}
-    counting = [x for x in todo if x.unit != "call" and (x.name not in actions or x.name in together) and not x.assumes]
+    unconditional = [x for x in todo if x.unit != "call" and not x.assumes]
+    if _depend_on_each_other(todo):
+        unconditional = [x for x in unconditional if not x.depends_on_limit]
+    counting = [x for x in unconditional if x.name not in actions or x.name in together]
     units = {x.unit for x in counting}
     of = "step" if "step" in units else "run"
     sums = dict.fromkeys(SURENESS, 0.0)
@@ -117,6 +120,11 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
         if x.unit == of:  # A bound is not a measured gain, so the gain below the bound is unknown.
             sums["unknown" if x.bounded else x.sureness] += x.gained_us
     return tuple((x, us) for x, us in sums.items() if us > 0)
+
+
+def _depend_on_each_other(todo: Sequence[Todo]) -> bool:
+    """Tell whether several savings depend on what limits the step, so that one change makes another save more or less."""
+    return sum(x.depends_on_limit for x in todo) > 1
 
 
 def gain_text(sureness: Sureness, us: float) -> str:
@@ -127,6 +135,11 @@ def gain_text(sureness: Sureness, us: float) -> str:
 
 def gains_text(conclusion: Verdict) -> str:
     """Return a sentence about how much time all things to do save together. Empty if there is only one thing."""
+    if _depend_on_each_other(conclusion.todo):
+        return (
+            f"Do not add up the savings: something limits the {conclusion.word}, so one change may make another one "
+            "save more or less"
+        )
     if len(conclusion.todo) < 2 or not conclusion.gains:
         return ""
     per = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole

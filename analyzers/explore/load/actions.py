@@ -157,7 +157,8 @@ def _list_commands(
             return tuple(("settle", line) for line in settling(store, run, ()))
         applied = f"{command_line(None, 'run', '--with', _FOLDER)} -- JOB"
         files = [f"{_FOLDER}/*/{shell_word(name)}" for name in _names_of_override_files(found)]
-        checked = next_commands.check(store, run, runs, applied, files) if files else None
+        traced = found.gpu_time is not None
+        checked = next_commands.check(store, run, runs, applied, files, traced=traced) if files else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
         steps = (("confirm", confirmed), ("write", write), ("apply", applied), ("check", checked))
         return tuple((label, str(line)) for label, line in steps if line)

@@ -80,16 +80,16 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     assert conclusion.headline.endswith(
         "estimated; larger but less sure: keep the GPU busy, up to 7 ms (the host is the limit)"
     )
-    assert gains_text(conclusion).startswith("Add up what can be done together: ≈ 962 µs (estimated) and up to ")
+    assert gains_text(conclusion).startswith("Do not add up the savings: something limits the step")
 
 
 @needs_corpus
 def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
     conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
     assert conclusion.limit == (
-        "communication limits a step (11.8 of 18.8 ms, 62%). Without communication a step takes 2.85 ms less: "
-        "the host needs 15.9 ms to launch its work (simulated; the profiler slowed the host: without it the saving "
-        "may be larger)"
+        "communication limits a step: for 11.8 of 18.8 ms (62%) the GPU only communicates. Hiding all communication "
+        "saves 2.85 ms, because then the host is the limit: it needs 15.9 ms to launch the work (simulated; the "
+        "profiler slowed the host, so without the profiler more may be saved)"
     )
     # The limit is the reason for the first thing to do.
     assert conclusion.headline == (
@@ -116,7 +116,7 @@ def test_a_host_that_the_profiler_slowed_bounds_no_saving_of_communication() -> 
     assert (gain(todo), todo.certainty, kernels_text(todo)) == ("≈ 500 → 400 µs", "estimated", "")
     assert granted(todo) == "assumes that all communication is hidden"
     assert verdict(slowed).limit.endswith(
-        "(simulated; the profiler slowed the host: without it the saving may be larger)"
+        "(simulated; the profiler slowed the host, so without the profiler more may be saved)"
     )
     assert "upper bound" not in gains_text(verdict(slowed))
     # A host whose time without the profiler is known bounds the saving, and so do the kernels.
@@ -207,13 +207,13 @@ def test_a_host_twice_as_fast_is_simulated() -> None:
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
-        "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), one that takes no time at "
-        "most 180 µs (36%) (simulated; the profiler slowed the host: without it the saving is smaller)"
+        "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), an infinitely fast one at "
+        "most 180 µs (36%) (simulated; the profiler slowed the host, so without the profiler less is saved)"
     )
     # Without a gain of a host twice as fast, the words about the other host have no words before them to lean on.
     kernels = replace(now, ceilings=Ceilings(450, 320, 500, 450, half_host_us=500))
     assert (
-        "(10%); a host that takes no time saves at most 180 of 500 µs (36%) ("
+        "(10%); an infinitely fast host saves at most 180 of 500 µs (36%) ("
         in verdict(replace(found, step=StepTimes(kernels, {}))).limit
     )
     half = StepTimes(now, {}, {"x": Gain(500, 400)}).of_part(2)

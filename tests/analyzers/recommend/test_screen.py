@@ -162,12 +162,12 @@ def test_blocks_of_shell_code_can_be_pasted(tmp_path: Path) -> None:
 
 def test_an_expected_time_says_whose_time_it_is(tmp_path: Path) -> None:
     text = " ".join(" ".join(print_screen(found_in("gained", tmp_path), tmp_path)).split())
-    assert "(18 calls of 5.37 ms → 273 µs, the time of its B)" in text
+    assert "(18 calls of 5.37 ms by the best known solver → 273 µs, the time of its B)" in text
 
 
 def test_times_that_no_saving_rests_on_are_only_explained(tmp_path: Path) -> None:
     found = found_in("gained", tmp_path)
-    words = "comparable W problems, not used for the saving, take "
+    words = "W convolutions of similar size take "
     assert words in "\n".join(x for x in screen.explain_change(found, "search") if isinstance(x, str))
     assert words not in documents.report(found, [])
 

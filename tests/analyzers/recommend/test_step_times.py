@@ -56,7 +56,7 @@ def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnsw
 
 def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     found = replace(recommend(everything(), Settings()), step=StepTimes(answer(54_900), {}))
-    limit = "the host limits a step; a host that takes no time saves 24 of 54.9 ms (44%)"
+    limit = "the host limits a step; an infinitely fast host saves 24 of 54.9 ms (44%)"
     assert verdict(found).limit == f"{limit} (simulated, roughly, host time × 0.64)"
     lines = screen(found, Written(Path("overrides")))
     assert sum("the host limits a step" in x for x in lines) == 1
@@ -158,7 +158,7 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
     found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
     assert "up to 131 of 450 µs a step" in found.headline
-    assert "a host that takes no time saves 131 of 450 µs (29%) (simulated as 450 µs, roughly" in found.limit
+    assert "an infinitely fast host saves 131 of 450 µs (29%) (simulated as 450 µs, roughly" in found.limit
 
 
 def test_headline_and_limit_name_the_same_gain() -> None:
@@ -171,7 +171,7 @@ def test_headline_and_limit_name_the_same_gain() -> None:
     found = replace(recommend(test_host_bound.make_trace_tables(540.0), Settings()), step=StepTimes(now, {}))
     conclusion = verdict(found)
     assert "keep the GPU busy: up to 300 µs of 1 ms of the whole trace" in conclusion.headline
-    assert "a host that takes no time saves 300" in conclusion.limit
+    assert "an infinitely fast host saves 300" in conclusion.limit
     other = replace(found, step=StepTimes(replace(now, now_us=500, ceilings=Ceilings(500, 350, 500, 270)), {}))
     assert "460" in verdict(other).headline, "the simulation is of another time than that of all traces"
 
@@ -326,7 +326,7 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 def test_idle_time_that_cannot_be_gained_is_stated() -> None:
     """If only a part of the GPU's idle time can be gained, the text about the limit says how much."""
-    # The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
+    # The GPU idles for 230 of the step's 500 µs. With an infinitely fast host, the step would still take 450 µs,
     # because then its kernels limit it. So only 500 − 450 = 50 µs can be saved.
     tables = test_host_bound.make_trace_tables(
         540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0"
@@ -335,4 +335,4 @@ def test_idle_time_that_cannot_be_gained_is_stated() -> None:
     conclusion = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {})))
     [todo] = conclusion.todo
     assert todo.gain == Gain(500, 450)
-    assert "a host that takes no time saves 50 of 500 µs (10%)" in conclusion.limit
+    assert "an infinitely fast host saves 50 of 500 µs (10%)" in conclusion.limit
