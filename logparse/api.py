@@ -243,18 +243,18 @@ def show(text: str, store: Location = None) -> Result:
     ``text`` describes the product or convolution: it is a log line of any format, or a name from a table of logparse.
     Raises InputError if it is neither.
     """
-    from logparse import lookup
+    from logparse.lookup import one_problem
 
     held = _open_if_needed(store)
-    known = lookup.show(held, text)
-    return Result(Answer(list(lookup.known_lines(held, known)), lookup.known_table(known), "show"))
+    known = one_problem.show(held, text)
+    return Result(Answer(list(one_problem.known_lines(held, known)), one_problem.known_table(known), "show"))
 
 
 def status(store: Location = None) -> Result:
     """Return a table of the store's contents, with one row per run and file format."""
-    from logparse import lookup
+    from logparse.lookup.contents import list_contents
 
-    return Result(Answer(table=lookup.list_contents(_open_if_needed(store)), of="status"))
+    return Result(Answer(table=list_contents(_open_if_needed(store)), of="status"))
 
 
 class Result:
@@ -362,7 +362,7 @@ class Run:
 
         ``by`` is ``"calls"`` or ``"time"``.
         """
-        from logparse.lookup import rank_problems
+        from logparse.lookup.ranking import rank_problems
 
         frame: pd.DataFrame = rank_problems(self.store, by=by, kind=None, n=n, run=self.label).rows.to_pandas()
         return frame

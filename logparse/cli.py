@@ -442,14 +442,14 @@ def top(
 ) -> Answer:
     """List the problems of a run (GEMMs and convolutions with their sizes), most calls or time first."""
     from analyzers.job.double_counts import remarks_of
-    from logparse import lookup
+    from logparse.lookup.ranking import no_problem, rank_problems
 
     held = open_named_store(store)
     of = held.latest_run(run)
-    ranking = lookup.rank_problems(held, by=by, kind=kind, n=n, run=of, count_left_out=True)
+    ranking = rank_problems(held, by=by, kind=kind, n=n, run=of, count_left_out=True)
     rows = ranking.rows
     if not rows.num_rows:
-        return Answer([lookup.no_problem(held, of, kind)], rows, "top")
+        return Answer([no_problem(held, of, kind)], rows, "top")
     text = [ranking.table, ranking.total, *filter(None, [ranking.rest_note(held, of)])]
     left_out = [f"left out: {ranking.left_out.text}"] if ranking.left_out.text else []
     if unsettled := ranking.unsettled_note(held, of):
@@ -469,12 +469,12 @@ def show(
     store: opt.Store = None,
 ) -> Answer:
     """Show all calls and times of one problem, named by a pasted log line."""
-    from logparse import lookup
+    from logparse.lookup import one_problem
 
     held = open_named_store(store)
-    known = lookup.show(held, decode_pasted(text))
-    notes = [f"note: {x}" for x in lookup.found_about(held, known)]
-    return Answer(lookup.known_lines(held, known), lookup.known_table(known), "show", notes=lambda: notes)
+    known = one_problem.show(held, decode_pasted(text))
+    notes = [f"note: {x}" for x in one_problem.found_about(held, known)]
+    return Answer(one_problem.known_lines(held, known), one_problem.known_table(known), "show", notes=lambda: notes)
 
 
 @verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", opt.Table)
@@ -499,10 +499,10 @@ def status(store: opt.Store = None) -> Answer:
     """List the runs and formats of the store, and what the logs lack."""
     held = open_named_store(store)
     from analyzers.findings.completeness import missing
-    from logparse import lookup
+    from logparse.lookup.contents import hints, list_contents
 
-    held_rows = lookup.list_contents(held)
-    notes = lambda: (*missing(held), *lookup.hints(held))  # noqa: E731
+    held_rows = list_contents(held)
+    notes = lambda: (*missing(held), *hints(held))  # noqa: E731
     return Answer([with_total(held_rows.to_pylist())], held_rows, "status", notes=notes)
 
 

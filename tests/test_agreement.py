@@ -18,7 +18,9 @@ from analyzers.replay.replay import Options, plan_replay
 from analyzers.replay.results import make_measurement
 from logparse.ingest import ingest, record
 from logparse.libraries.kinds.format import UNITS
-from logparse.lookup import list_contents, show, top
+from logparse.lookup.contents import list_contents
+from logparse.lookup.one_problem import show
+from logparse.lookup.ranking import top
 from logparse.model import Fact, solution_from_text
 from logparse.store import Store, open_store
 from tests.analyzers.ingested import HERE as MACHINE

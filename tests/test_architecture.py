@@ -164,8 +164,8 @@ def place(name: str) -> str:
 
     For example, modules in the folder ``analyzers/tune`` have this name.
     """
-    # Modules that all folders may import have the name of their package. Two modules share the name
-    # logparse/lookup|sql.
+    # Modules that all folders may import have the name of their package. A package and a module
+    # share the name logparse/lookup|sql.
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
         return package
@@ -261,7 +261,7 @@ MAY_WRITE: Mapping[str, str] = {
     "logparse.output.files": "the one way into a folder of the user's",
     "analyzers.explore.page.serve": "the page that leads the browser there, in a folder of its own",
     "logparse.output.program": "the null device",
-    "logparse.lookup": "a scratch folder",
+    "logparse.lookup.problems_in_text": "a scratch folder",
     "logparse.capture.in_job.logparse_in_job.record": "imports nothing of ours, as it runs in the user's job; renames",
     "logparse.capture.in_job.logparse_in_job.profiler": "as record",
     "logparse.capture.in_job.logparse_in_job.turns": "as record",
@@ -344,7 +344,8 @@ def test_an_ingest_imports_nothing_that_only_others_need(tmp_path: Path) -> None
 
 
 def test_a_question_to_a_store_imports_no_format() -> None:
-    code = "import sys, logparse.lookup, logparse.sql; print([x for x in sys.modules if x.startswith('logparse')])"
+    asked = "logparse.lookup.one_problem, logparse.lookup.contents, logparse.sql"
+    code = f"import sys, {asked}; print([x for x in sys.modules if x.startswith('logparse')])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     used = set(ast.literal_eval(out.stdout))
     assert "logparse.libraries.kinds.format" in used, "what a format is, of which the store has the units"

@@ -22,7 +22,7 @@ from analyzers.overrides.merge import merge
 from analyzers.overrides.write import write_files
 from analyzers.recommend import verb
 from analyzers.recommend.ranking import Recommendation
-from logparse.lookup import top
+from logparse.lookup.ranking import top
 from logparse.output import Answer, TableFormat, show
 from logparse.output.files import Rewrite, write_file
 from logparse.store import Store, open_store

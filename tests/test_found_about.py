@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from logparse import lookup
 from logparse.ingest import ingest
+from logparse.lookup import one_problem
 from logparse.store import open_store
 
 LINE = "TN 4096×512×1024 bf16_r"
@@ -22,11 +22,11 @@ def test_show_names_the_measured_problems_of_an_estimate(tmp_path: Path) -> None
     )
     store = open_store(str(tmp_path / "store"), create=True)
     ingest([str(table)], store, run="r")
-    [known] = lookup.show(store, LINE)
+    [known] = one_problem.show(store, LINE)
     problem = known.measurements["problem"][0].as_py()
     row = {"run": "r", "analyzer": "slower-than-comparable", "problem": problem, "message": "takes 61.2 µs"}
     store.write_findings(pd.DataFrame([row | {"comparable": "TN 4096×512×2048 bf16_r 50 µs"}]))
     expected = "takes 61.2 µs; compared with TN 4096×512×2048 bf16_r 50 µs"
-    assert lookup.found_about(store, [known]) == [expected]
+    assert one_problem.found_about(store, [known]) == [expected]
     store.write_findings(pd.DataFrame([row]))
-    assert lookup.found_about(store, [known]) == ["takes 61.2 µs"]
+    assert one_problem.found_about(store, [known]) == ["takes 61.2 µs"]

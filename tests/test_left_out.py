@@ -12,11 +12,11 @@ import pytest
 
 from analyzers.evidence.tables import Settings
 from analyzers.recommend.verb import advise
-from logparse import lookup
 from logparse.cli import app
 from logparse.ingest import ingest
 from logparse.ingest.all_inputs import record
-from logparse.lookup import problems_in
+from logparse.lookup import ranking
+from logparse.lookup.problems_in_text import problems_in
 from logparse.model import Measurement, Solution
 from logparse.store import open_store
 from tests.conftest import SAMPLES
@@ -143,8 +143,8 @@ def test_recommend_counts_what_top_counts_without_ranking_the_calls(
     The ranking of ``top`` gives the same counts, but it would read the store again.
     """
     store = open_store(str(folder / "store"))
-    expected = lookup.rank_problems(store, n=1, run=run, count_left_out=True).left_out.text
-    monkeypatch.delattr(lookup, "rank_problems")
+    expected = ranking.rank_problems(store, n=1, run=run, count_left_out=True).left_out.text
+    monkeypatch.delattr(ranking, "rank_problems")
     monkeypatch.chdir(folder)
     found = advise(store, Settings(), run, count_left_out=True)
     assert (found.not_used, advise(store, Settings(), run).not_used) == (expected, "")

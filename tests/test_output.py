@@ -628,12 +628,12 @@ def test_the_same_stream_twice_is_remarked(tmp_path: Path) -> None:
 def test_recommend_on_a_store_that_cannot_be_written(
     samples_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from logparse.store import store
+    from logparse.store import findings
 
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "findings.parquet")
 
-    monkeypatch.setattr(store, "replace_file", refused)
+    monkeypatch.setattr(findings, "replace_file", refused)
     out = run("recommend", "--store", samples_store, "--out", str(tmp_path / "out"))
     assert (out.returncode, "a run" in out.stdout) == (0, True), out.stderr
     assert (tmp_path / "out" / "report.md").exists()
@@ -810,12 +810,12 @@ def test_too_long_lines_are_rejected_and_counted(how: str, tmp_path: Path, monke
 
 
 def test_many_small_files_give_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from logparse import lookup
+    from logparse.lookup import contents
 
     store = open_store(tmp_path / "s", create=True)
     ingest([LOG, FIND_DB, TUNED], store, jobs=1)
     assert "compact" not in run("status", "--store", store.url).stdout
-    monkeypatch.setattr(lookup, "MANY_FILES", 2)
+    monkeypatch.setattr(contents, "MANY_FILES", 2)
     assert "`logparse compact` merges them" in run("status", "--store", store.url).stdout
 
 

@@ -11,6 +11,7 @@ from analyzers.actions import ACTIONS, ActionResult
 from analyzers.actions.action import with_job_interval
 from analyzers.actions.totals import factors_of, results
 from analyzers.compare.both_runs import BothRuns
+from analyzers.compare.doubts import describe_unproven, find_doubts, find_lost, find_notes, find_unapplied
 from analyzers.compare.proof import ActionProof
 from analyzers.compare.unit_time import SideBySide, Times
 from analyzers.evidence.tables import Settings, Tables
@@ -54,7 +55,7 @@ def verify_actions(
     now, then = both.us
     by_turns = both.wall(times) if times else None
     wall = by_turns or both.wall(both.timed)
-    doubts = [*both.doubts(), *both.not_applied(names, files is not None)]
+    doubts = [*find_doubts(both), *find_unapplied(both, names, files is not None)]
     given = [x for y in (*chosen, *([files] if files else [])) for x in factors_of(y).items()]
     # If several actions have a factor for a call, a factor that is not 1 is preferred.
     under = dict(sorted(given, key=lambda x: x[1].value != 1.0))
@@ -75,11 +76,11 @@ def verify_actions(
         host_us=sum(x.host_us for x in under.values()),
         same=both.same,
         doubts=tuple(doubts),
-        lost=tuple(both.lost(names)),
-        unproven=both.unproven(names),
+        lost=tuple(find_lost(both, names)),
+        unproven=describe_unproven(both, names),
         notes=(
             *(x.in_part for x in chosen if x.in_part),
-            *both.notes(wall, names),
+            *find_notes(both, wall, names),
             *[BESIDE_LOGS] * (wall is not by_turns and any(map(beside_logs, both.runs))),
         ),
     )

@@ -1,30 +1,20 @@
-"""Compare two runs of a job, before and after a change, only in the kinds of steps that both did.
-
-The sentences for the user about this comparison are here, too: why it proves nothing, and what else the user must
-know.
-"""
+"""Compare two runs of a job, before and after a change, only in the kinds of steps that both did."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analyzers.actions import ActionResult
 from analyzers.actions.action import CONVOLUTION, GEMM
-from analyzers.compare.changes_made import fact_values, find_changes_made, find_lost_changes, find_unknown_changes
-from analyzers.compare.proof import SHARE, SHOWN, Group
-from analyzers.compare.unit_time import SideBySide, Times, UnitTime, select_unprofiled_times, unit_time
+from analyzers.compare.proof import SHARE, Group
+from analyzers.compare.unit_time import SideBySide, Times, UnitTime, unit_time
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.evidence.units import KINDS, reweigh_kinds, traced_kinds, units, units_by_source, units_of_facts, word_of
+from analyzers.evidence.units import reweigh_kinds, traced_kinds, units, units_of_facts, word_of
 from analyzers.job.gpu_time import COMMUNICATION, gpu_time, kernels_of_run, steps, traced_us
 from analyzers.job.step.answer import WORTH
-from logparse.libraries.own.applied_marks import ASKED, EXPORTED, undone
-from logparse.libraries.own.job_units import KIND, UNIT
+from logparse.libraries.own.job_units import KIND
 from logparse.model import Gain
-
-_ALIKE = 0.1
-"""How much the numbers of steps of two ranks may differ, as a fraction (0.1 is 10 %), if the ranks do the same work."""
 
 
 class BothRuns:
@@ -146,99 +136,6 @@ class BothRuns:
     @property
     def _sides(self) -> Iterator[tuple[Tables, float]]:
         return iter(((self.before, self.per[0]), (self.after, self.per[1])))
-
-    def doubts(self) -> Iterator[str]:
-        """Yield the reasons why the two runs cannot be compared, for example that one has no trace."""
-        for run, found, us in zip(self.runs, self.units, self.us, strict=True):
-            if not us and self.share >= SHARE:
-                ended = (
-                    ": the job ended before the times of its steps became steady" if found and not found.tracing else ""
-                )
-                yield f"{run.run} has no trace with GPU kernels{ended}"
-        ranks = [_ranks(x) for x in self.runs]
-        for what in ("units", "trace"):
-            there = [x[what] for x in ranks]
-            for run, mine in zip(self.runs, there, strict=True):
-                lost = sorted(set().union(*there) - mine, key=lambda x: (len(x), x))
-                if lost and all(there):
-                    which = f"rank {lost[0]}" if len(lost) == 1 else f"{len(lost)} ranks ({lost[0]} …)"
-                    yield f"{which} of {run.run} wrote no {what}: did the process die?"
-        for run in self.runs:
-            yield from _unlike_ranks(run)
-
-    def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change of a job that cannot be judged by comparing the job before and after it.
-
-        Either the job already made the change before, or it did not make it or keep it afterwards.
-        """
-        marks = [find_changes_made(x) for x in self.runs]
-        lost = self.lost(names)
-        for name in names:
-            if name in marks[0]:
-                yield f"{self.before.run} also ran with {name}, so the job is compared with itself"
-            if name in lost:
-                yield undone(name, lost[name], self.after.run)
-            elif name not in marks[1] and name in self._read_asked("settings"):
-                yield f"{self.after.run} did not report that it applied {name}, so it ran without {name}"
-        if files and self._read_asked("scripts") and not any(find_changes_made(self.runs[1], EXPORTED)):
-            yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
-
-    def lost(self, names: Sequence[str]) -> Mapping[str, set[str]]:
-        """Return which of the changes were not in force any more when a process of the second run ended.
-
-        The values name the settings of PyTorch that were set to another value.
-        """
-        return {name: undone for name, undone in find_lost_changes(self.runs[1]).items() if name in names}
-
-    def unproven(self, names: Sequence[str]) -> str:
-        """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that."""
-        unseen = [x for x in names if x not in find_changes_made(self.runs[1]) and x not in self.lost(names)]
-        # A warning needs three things: the user asked for changes, no process reported them, the same kernels ran.
-        if not unseen or not self.same or not len(self._rows(ASKED)):
-            return ""
-        return f"no process of {self.after.run} reported that it applied {', '.join(unseen)}, and the same kernels ran"
-
-    def _read_asked(self, what: str) -> set[str]:
-        return {name for text in self._rows(ASKED).values() for name in json.loads(text).get(what, ())}
-
-    def _rows(self, name: str) -> Mapping[str, str]:
-        return fact_values(self.runs[1], name)
-
-    def notes(self, wall: UnitTime | None, names: Sequence[str]) -> Iterator[str]:
-        """Yield further sentences that the user must know, for example that too few steps were timed."""
-        for name in sorted(find_unknown_changes(self.runs[1]).intersection(names)):
-            yield f"no process of {self.after.run} reported at its end whether {name} was still in force"
-        for run, found in zip(self.runs, self.units, strict=True):
-            if wall is None and (found is None or not select_unprofiled_times(found)):
-                yield f"{run.run}: too few steps were timed without the profiler"
-            elif found is not None and found.tracing.startswith("not settled"):
-                yield f"{run.run}: the times of its steps are {found.tracing}"
-        if (
-            wall is None
-            and all(x is not None and select_unprofiled_times(x) for x in self.units)
-            and self.share >= SHARE
-        ):
-            yield "no kind of step (for example training steps) was timed without the profiler in both runs"
-
-
-def _ranks(tables: Tables) -> Mapping[str, set[str]]:
-    """Return which ranks of the job counted their steps (key ``units``), and which were traced (key ``trace``)."""
-    of = fact_values(tables, "rank")
-    return {
-        what: {of[x] for x in fact_values(tables, name) if x in of}
-        for what, name in (("units", UNIT), ("trace", KINDS))
-    }
-
-
-def _unlike_ranks(tables: Tables) -> Iterator[str]:
-    """Yield a sentence if the ranks of one run do different work, because an average over them then means nothing."""
-    of = fact_values(tables, "rank")
-    found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
-    ranks = [x for source, x in found.items() if source in of and not x.alone]
-    numbers = [x.count for x in ranks]
-    if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
-        made = ", ".join(f"{x.count} of {x.word}" for x in ranks[:SHOWN])
-        yield f"the ranks of {tables.run} do different work ({made} …)"
 
 
 def by_group(tables: Tables) -> dict[str, float]:

@@ -13,7 +13,8 @@ from analyzers.compare.diff import CHANGED, FAIL_ON, Diff, State, diff
 from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import read_at, tables_to_analyse
 from logparse.errors import StoreError
-from logparse.lookup import count_damaged_lines, rank_problems
+from logparse.lookup.left_out import count_damaged_lines
+from logparse.lookup.ranking import rank_problems
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, UNCHECKED, Answer, Rows
 from logparse.store import Store

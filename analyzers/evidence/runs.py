@@ -69,7 +69,7 @@ def tables_to_analyse(
     from analyzers.evidence.passes import read_passes
     from analyzers.evidence.traces import of_the_job
     from analyzers.evidence.units import scale_to_average_unit
-    from logparse.lookup import LEFT_OUT, left_out
+    from logparse.lookup.left_out import LEFT_OUT, left_out
 
     run, needed = store.latest_run(run), f"{_READ} {LEFT_OUT}" if count_left_out else _READ
     # A DuckDB setting applies to the whole database, so the settings get a database of their own.

@@ -24,7 +24,7 @@ from analyzers.overrides.look_up import State, look_up
 from logparse.groups import in_groups
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat, Report
 from logparse.libraries.kinds.reading import Note, Row
-from logparse.lookup import count_damaged_lines
+from logparse.lookup.left_out import count_damaged_lines
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 from logparse.store import Store

@@ -26,7 +26,7 @@ from logparse.libraries.hipblaslt import bench
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.miopen import driver
 from logparse.libraries.tunableop import untuned
-from logparse.lookup import count_damaged_lines
+from logparse.lookup.left_out import count_damaged_lines
 from logparse.model import DEFAULT, Override, Problem, problem_from_text
 from logparse.quoting import Shell, join_code
 from logparse.sql import query

@@ -123,7 +123,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
 
 
 def _depend_on_each_other(todo: Sequence[Todo]) -> bool:
-    """Tell whether several savings depend on what limits the step, so that one change makes another save more or less."""
+    """Tell whether several savings depend on what limits the step. Then one change makes another save more or less."""
     return sum(x.depends_on_limit for x in todo) > 1
 
 

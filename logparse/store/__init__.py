@@ -15,9 +15,10 @@ Any program can read the files.
 | inventory | a list of the small files that must exist, so that a deletion is found |
 | sweep | the removal of files that no reader can still use: files of killed attempts, and merged files |
 
-Each module imports only modules that come after it in this list: ``store`` (opens, reads, forgets, sweeps) and
-``compaction``; ``joint``; ``inventory`` and ``recorded``; ``manifest``; ``collector`` (records of a source); ``parts``
-(attempts write them); ``pending`` (the rows of parts); ``views``; ``digests``, ``columns``, ``schema``.
+Each module imports only modules that come after it in this list: ``compaction``; ``store`` (opens, reads,
+forgets); ``sweep`` and ``damage`` (checks the files); ``findings``; ``store_files`` (which files and commits exist);
+``joint``; ``inventory`` and ``recorded``; ``manifest``; ``collector`` (records of a source); ``parts`` (attempts write
+them); ``pending`` (the rows of parts); ``views``; ``digests``, ``columns``, ``schema``.
 """
 
 from __future__ import annotations

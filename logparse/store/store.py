@@ -25,12 +25,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,39 +39,28 @@ from logparse.errors import StoreError
 from logparse.location import (
     META,
     PutIfAbsent,
-    delete_file,
     explain_os_errors,
     flush,
     make_folder,
     put_if_absent,
-    replace_file,
     resolve,
 )
 from logparse.quoting import Shell, shell_line, sql_text
 from logparse.store.columns import column, conform
 from logparse.store.columns import table as arrow_table
 from logparse.store.copies import copies, copies_table
+from logparse.store.damage import find_damage, find_weaknesses, why_not
 from logparse.store.database import database, shared_database
-from logparse.store.digests import UNSEALED, Part, read_bytes, seal_table, unseal_table
-from logparse.store.inventory import Inventory, Item, ListedRow, is_inventory, read_inventories, write_inventory
+from logparse.store.digests import Part
+from logparse.store.findings import read_findings, write_findings
 from logparse.store.joint import JointAttempts
 from logparse.store.manifest import (
-    MERGED,
-    MERGED_LOST,
-    RESTORED,
-    Forgotten,
     Manifest,
-    manifest_files,
-    manifest_paths,
-    read_latest,
     record_forgotten,
-    restore_lists,
 )
-from logparse.store.parts import Attempt, Place, attempt_of, path_folder, row_file, row_files, writers_of
-from logparse.store.recorded import Recorded, loss_and_remedy
+from logparse.store.parts import Attempt, Place, attempt_of, path_folder, row_file, writers_of
+from logparse.store.recorded import Recorded
 from logparse.store.schema import (
-    COMMIT_SCHEMA,
-    FINDINGS_SCHEMA,
     FOREIGN,
     PARTITIONED,
     RECORDED,
@@ -84,17 +71,16 @@ from logparse.store.schema import (
     commit_from_row,
     live_commits,
 )
+from logparse.store.store_files import COMBINED, READ_TOGETHER, StoreFiles
+from logparse.store.sweep import sweep
 from logparse.store.unreadable import COLUMNS, left_out_sql, unreadable_texts
 from logparse.store.views import named_in, view_sql
-from logparse.text import pluralize
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import pyarrow.dataset as ds
 
-_READ_TOGETHER = 16  # number of files that are read at a time, because each may be a request to another machine
-_COMBINED = 256  # number of files whose tables are combined at a time
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
 FRAMES = (
     *_OWN,
@@ -112,7 +98,6 @@ FRAMES = (
 _FEW, _SMALL_BYTES = 64, 16 << 20
 """Largest number of files, and largest number of bytes, of a table that is read into memory as a whole."""
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
-_FINDINGS = "findings/findings.parquet"
 _TRIES = 3
 """How often a reader looks for a missing file, because another process may be replacing it at this moment."""
 _VERIFIED: dict[str, tuple[int | None, Part]] = {}
@@ -132,21 +117,16 @@ def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
     return rows
 
 
-class Store:
+class Store(StoreFiles):
     """The store: a folder or URL in which logparse keeps everything that it has read from logs and measured.
 
-    ``open_store`` opens one. Its methods return tables as pandas DataFrames.
+    ``open_store`` opens one. Its methods return tables as pandas DataFrames. The methods of ``StoreFiles`` tell which
+    files it has, and which input files were read.
     """
 
     def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:
+        super().__init__(filesystem, root)
         self.url = url
-        self.filesystem = filesystem
-        self.root = root
-        self._row_files: dict[str, int | None] = {}
-        self._rows = arrow_table([], COMMIT_SCHEMA)
-        self._damaged: dict[str, str] = {}  # row files that cannot be read, with the reasons
-        self._inventory = Inventory()
-        self._manifest: tuple[Mapping[str, int | None], Manifest] = {}, Manifest()
         self._unreadable: dict[frozenset[str], list[str]] = {}
 
     # ------------------------------------------------------------------ writing
@@ -168,143 +148,6 @@ class Store:
         """Begin to store the rows of several small input files together, in the same Parquet files."""
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
-    def commits(self) -> list[Commit]:
-        """Return the valid entries for input files that were read, in the order in which the files were read.
-
-        An input file that was read in several pieces has several entries. Entries that a later one replaces are left
-        out.
-        """
-        return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
-
-    def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """Return the entries for one input file, which say which parts of it were read and stored.
-
-        Entries that other processes have just written are included. ``known`` are entries that the caller already has,
-        so they are not read again.
-        """
-        read = {f"{self.root}/{row_file(row)}" for row in known}
-        files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
-        rows = self._read_rows(files)[0].to_pylist() if files else []
-        found = [commit_from_row(row) for row in rows if row["path"] == path]
-        return live_commits({row.attempt: row for row in (*known, *found)}.values())
-
-    def known(self) -> Callable[[str], Sequence[Commit]]:
-        """Return a function that takes the path of an input file, and returns which parts of it are already stored.
-
-        The entries for all input files are kept as a table, which takes little memory.
-        """
-        table = self._commit_table()
-        rows: dict[str, list[int]] = {}
-        for number, path in enumerate(table["path"].to_pylist()):
-            rows.setdefault(path, []).append(number)
-        return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
-
-    def manifest(self) -> Manifest:
-        """Return the manifest: the list of the data that were merged into large files (``logparse compact``).
-
-        The manifest is kept in memory, and is read again only if it has changed.
-        """
-        if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
-            self._manifest = now, read_latest(self.filesystem, now)
-        return self._manifest[1]
-
-    def _commit_table(self, manifest: Manifest | None = None) -> pa.Table:
-        manifest = manifest or self.manifest()
-        merged = {f"{self.root}/{path}" for path in manifest.row_files}
-        infos = {info.path: info.mtime_ns for info in self._infos("sources")}
-        now = {path: at for path, at in infos.items() if path.endswith(".parquet") and path not in merged}
-        if any(path not in now or at not in (None, now[path]) for path, at in self._row_files.items()):
-            # A row file was forgotten or merged, so all row files are read again.
-            self._row_files, self._rows, self._damaged = {}, arrow_table([], COMMIT_SCHEMA), {}
-        if fresh := [path for path in now if path not in self._row_files]:
-            rows, damaged = self._read_rows(fresh)
-            self._rows = pa.concat_tables([self._rows, rows])
-            self._damaged |= damaged
-        self._row_files = now
-        listed = frozenset(path for path in infos if is_inventory(self._below(path)))
-        if listed != self._inventory.files:
-            self._inventory = read_inventories(self.filesystem, listed)
-        rows = self._rows
-        told = [attempt not in manifest.forgotten for attempt in rows["attempt"].to_pylist()]
-        if not all(told):  # `forget` is about to delete their files, or was killed before it deleted them
-            rows = rows.filter(column(told, pa.bool_()))
-        return pa.concat_tables([manifest.commits, rows])
-
-    def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-        """Read several row files: small files which say that an input file was read.
-
-        Returns two results: the content of the files as a table, and for each file that cannot be read the reason.
-        """
-
-        def read(path: str) -> pa.Table | str:
-            try:
-                table, whole = unseal_table(read_bytes(self.filesystem, path))
-            except FileNotFoundError:  # another process has forgotten the file
-                return arrow_table([], COMMIT_SCHEMA)
-            except (OSError, pa.ArrowException) as error:
-                if self.folder is None and not isinstance(error, pa.ArrowException):
-                    raise  # the network fails, or a permission is missing
-                return str(error).partition("\n")[0]
-            return conform(table, COMMIT_SCHEMA) if whole or RECORDED not in table.column_names else UNSEALED
-
-        found, damaged = [arrow_table([], COMMIT_SCHEMA)], dict[str, str]()
-        with ThreadPoolExecutor(_READ_TOGETHER) as reading:
-            for start in range(0, len(paths), _COMBINED):  # a table of one row takes far more memory than the row
-                some = paths[start : start + _COMBINED]
-                read_ones = [*zip(some, reading.map(read, some), strict=True)]
-                damaged |= {path: one for path, one in read_ones if isinstance(one, str)}
-                tables = [one for _, one in read_ones if not isinstance(one, str)]
-                found.append(pa.concat_tables([found[0], *tables]).combine_chunks())
-        return pa.concat_tables(found), damaged
-
-    def take_inventory(self) -> None:
-        """Write a list of the small files that were added to the store, so that their deletion is noticed later."""
-        # If the list cannot be written, the next list will contain these files. No answer of the store depends on a
-        # list.
-        with suppress(OSError):
-            manifest = self.manifest()
-            new = self._unlisted(manifest)
-            if new or manifest.number > self._inventory.manifest:
-                write_inventory(self.filesystem, self.root, new, manifest.number)
-
-    def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """Return the store's small files that are not yet in an inventory (a list of the files that should exist)."""
-        self._commit_table(manifest)
-        columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
-        rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
-        new = (row for row in rows - self._inventory.rows if row.attempt not in manifest.forgotten)
-        out: set[Item] = {row for row in new if f"{self.root}/{row.file}" in self._row_files}
-        listed = {one.file for one in self._inventory.forgotten}
-        out |= {one for one in manifest.told if one.file not in listed and one not in manifest.spent}
-        if _FINDINGS not in self._inventory.others and self._is_file(_FINDINGS):
-            out.add(_FINDINGS)
-        return out
-
-    def _is_file(self, path: str) -> bool:
-        """Return True if a file exists at this path in the store."""
-        return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
-
-    def learn(self, rows: pa.Table) -> None:
-        """Note which input files this process and its workers have just stored, to avoid reading it from the store.
-
-        ``rows`` is a table with the entries for these files.
-        """
-        self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
-        self._rows = pa.concat_tables([self._rows, rows])
-
-    def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """Return the valid entries for input files that were read, as an Arrow table. Replaced entries are left out.
-
-        If ``run`` (the label of one execution of a job) is given, only its files are included.
-        """
-        table = self._commit_table(manifest)
-        # An entry may replace earlier entries for its file. The result is a table, because very many Python objects
-        # would take too much memory.
-        gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
-        rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
-        wanted = [attempt not in gone and run in (None, its) for attempt, its in rows]
-        return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
-
     def forget(self, name: str) -> list[str]:
         """Remove data from the store: a run (one execution of a job), input files, or a merged file.
 
@@ -314,20 +157,20 @@ class Store:
         other input files. Raises StoreError if nothing matches.
         """
         manifest = self.manifest()
-        rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
+        rows = [commit_from_row(row) for row in self.commit_table(manifest).to_pylist()]
         if name in manifest.parts:
             self._forget([name])
-            self._delete(f"{self.root}/{name}")
+            self.delete(f"{self.root}/{name}")
             return [name]
 
         def means(run: str, path: str) -> bool:
             return name in (run, path) or path.endswith("/" + name)
 
         named = [row for row in live_commits(rows) if means(row.run, row.path)]
-        listed = [one for one in self._inventory.rows if means(one.run, one.path)]
+        listed = [one for one in self.inventory.rows if means(one.run, one.path)]
         of_name = (f"sources/{path_folder(name)}/", *(one.file for one in listed))
-        damaged = [path for path in self._damaged if self._below(path).startswith(of_name)]
-        missed = {*(one.file for one in self._missing(manifest)), *map(self._below, damaged)}
+        damaged = [path for path in self._damaged if self.below(path).startswith(of_name)]
+        missed = {*(one.file for one in self._missing(manifest)), *map(self.below, damaged)}
         lost = [one for one in listed if one.file in missed]
         if not named and not lost and not damaged:
             runs, files = (command_line(self.url, *x) for x in (("status",), ("sql", "select path from sources")))
@@ -340,14 +183,14 @@ class Store:
         self._forget({*doomed, *(one.attempt for one in lost)})
         gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
         for path in gone:
-            self._delete(path)
+            self.delete(path)
         # The row files' folders are flushed before the parts are deleted.
         flush(self.filesystem, self.root, folders={path.rsplit("/", 1)[0] for path in gone})
         unused = writers_of(doomed) - writers_of(row.attempt for row in rows if row.attempt not in doomed)
         for table in SCHEMAS:
             for path in self.files(table):
                 if attempt_of(path) in unused:
-                    self._delete(path)
+                    self.delete(path)
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
@@ -361,223 +204,22 @@ class Store:
 
     def damage(self) -> list[str]:
         """Check all files of the store. Return a line for each missing or damaged file, with what is lost."""
-        found = self._damage()
-        # Every file is read. If there is damage, everything is checked again, because another process may just have
-        # removed files. Only damage that was found both times is returned.
-        return [line for line in self._damage() if line in found] if found else []
-
-    def _damage(self) -> list[str]:
-        try:
-            manifest = self.manifest()
-        except StoreError as error:
-            return [str(error)]
-        commits = self.live_table(manifest=manifest)
-        recorded, found = Recorded(commits, manifest), self.lost_commits(manifest)
-        listed = {self._below(info.path): info for table in SCHEMAS for info in self._infos(table)}
-        left = {attempt_of(path) for path in listed}
-        for row in commits.to_pylist():
-            units = sum(row[f"{unit}_lines"] or 0 for unit in ("call", "message", "measurement", "reject"))
-            unrecorded = row[RECORDED] is None and row["attempt"] not in manifest.attempts
-            if units and unrecorded and not writers_of([row["attempt"]]) & left:
-                found.append(f"{row['path']}: all its parts are missing; `logparse forget` it and ingest it again")
-        cut = [line for table in SCHEMAS for line in recorded.cut(table, listed)]
-        named = {line.partition(": ")[0] for line in cut}
-        for path in sorted(path for path in listed if path not in named and recorded.holds(path)):
-            if why := self._why_not(path, recorded.parts.get(path)):
-                found.append(recorded.line(path, why))
-        try:
-            self._read_findings()
-        except StoreError as error:
-            found.append(str(error))
-        return [*found, *cut, *self._inventory.damaged]
-
-    def _why_not(self, path: str, part: Part | None) -> str:
-        """Check a file of the store. Return a text that says what is wrong with it, or an empty text."""
-        try:
-            if part is not None:
-                return part.why_not(self.filesystem, self.root)
-            pq.ParquetFile(f"{self.root}/{path}", filesystem=self.filesystem).read()
-        except (OSError, pa.ArrowException) as error:
-            return str(error).partition("\n")[0]
-        return ""
+        return find_damage(self)
 
     def remarks(self) -> list[str]:
-        """Return remarks about weaknesses of this store that are no damage, one line for each kind.
-
-        For example, files of earlier versions have no checksums, so ``damage`` cannot check them.
-        """
-        manifest = self.manifest()
-        recorded = Recorded(self.live_table(manifest=manifest), manifest)
-        paths = (self._below(path) for table in SCHEMAS for path in self.files(table))
-        old = sum(recorded.holds(path) and path not in recorded.parts for path in paths)
-        new = len(self._unlisted(manifest)) + (manifest.number > self._inventory.manifest)
-        out = []
-        if old:
-            out.append(
-                f"{pluralize(old, 'part')} of an earlier version have no checksum, so a changed number in them is "
-                "not found"
-            )
-        if new:
-            why = "`logparse ingest` was killed, or an inventory file, which lists the commits, is missing"
-            out.append(
-                f"{pluralize(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
-                "next ingest"
-            )
-        return out
-
-    def _missing(self, manifest: Manifest) -> list[ListedRow]:
-        return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
-
-    def lost_commits(self, manifest: Manifest) -> list[str]:
-        """Return a line for the user for each small file of the store that is missing or damaged.
-
-        Call ``_commit_table`` first.
-        """
-        # There are three sorts of such files: files which say that an input file was read, lists of data that the user
-        # had removed, and the list of merged data.
-        of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
-        found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
-        for path, why in sorted(self._damaged.items()):
-            file = self._below(path)
-            unknown = (
-                "lost: the rows of one input file, but its name cannot be read from the damaged file; remedy: delete "
-                "the damaged file, and ingest all logs again"
-            )
-            found.append(f"{file}: {why}; {loss_and_remedy([of[file]]) if file in of else unknown}")
-        found += [
-            f"{one.file}: missing, so what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
-        ]
-        newer = self._inventory.newer(manifest)
-        if newer and not self._is_file(newer):  # another process may just have written the file
-            found.insert(0, f"{newer}: missing; {MERGED_LOST}")
-        return found
-
-    def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """Find lists of removed data that have disappeared from the store although they are still needed.
-
-        A list names data that the user has removed (``logparse forget``). Call ``_commit_table`` first, because it
-        finds out which input files the store contains.
-        """
-        gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
-        return [one for one in gone if not self._is_file(one.file)]  # another process may just have written the file
-
-    def _below(self, path: str) -> str:
-        """Convert a path of the file system into a path relative to the store."""
-        return path.removeprefix(f"{self.root}/")
-
-    @property
-    def unmerged(self) -> int:
-        """Number of small files that were read one by one to open the store, because they are not merged yet.
-
-        ``compact`` merges such files.
-        """
-        return len(self._row_files)
-
-    def unmerged_small(self, size: int) -> int:
-        """Return how many small input files have Parquet files of their own, which ``logparse compact`` could merge.
-
-        An input file is small if at most ``size`` bytes of it were read.
-        """
-        return sum(read <= size for read in self._rows["bytes"].to_pylist())
+        """Return remarks about weaknesses of this store that are no damage, one line for each kind."""
+        return find_weaknesses(self)
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
         """Remove files that no reader of the store needs any more. Return how many were removed.
 
-        The store consists of Parquet files. An attempt is one reading of an input file, and it is valid when its commit
-        (a small file) is written.
-
-        | file | removed |
-        |---|---|
-        | a Parquet file of an attempt without a commit | if the attempt wrote nothing for ``older_than_s`` seconds |
-        | a file that was merged into another one | ``older_than_s`` seconds after the merge, or at once if ``unread`` |
-        | any file, while a commit is lost | never: files of a lost commit look like files without a commit |
-
-        If records of forgotten data are lost, they are written again. ``unread`` means that no other process reads the
-        store. Only the caller can know that: a reader only has names of files, and takes no lock that other hosts or S3
-        could show.
+        ``logparse.store.sweep`` lists these files. ``unread`` means that no other process reads the store.
         """
-        manifest, now = self.manifest(), time.time()
-        commits = self._commit_table(manifest)
-        if lost := self._lost_lists(manifest):
-            restore_lists(self.filesystem, self.root, lost)
-            manifest = self.manifest()
-            commits = self._commit_table(manifest)
-        if self.lost_commits(manifest):  # the attempts of lost commits are not known
-            return 0
-        # After this time no reader uses an older manifest.  If there is no manifest, a compaction may be writing the
-        # first one.
-        settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
-        committed = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
-        merged = writers_of(manifest.attempts)
-        kept = self._inventory
-        if kept.due(manifest):
-            write_inventory(self.filesystem, self.root, kept.without(manifest), max(kept.manifest, manifest.number))
-            for path in kept.files:
-                self._delete(path)
-            flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent lists are deleted
-        attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
-        back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
-        if back:  # a killed `forget` has left these files
-            for path in back:
-                self._delete(path)
-            flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
-        doomed = [*(f"{self.root}/{one.file}" for one in manifest.spent)]
-        doomed += [*(p for p in manifest_paths(self.filesystem, self.root)[:-1] if settled)]
-        if settled:
-            merged_rows = {f"{self.root}/{path}" for path in manifest.row_files}
-            doomed += [p for p in self.files("sources") if p in merged_rows]
-        loose: dict[str, list[str]] = {}
-        touched: dict[str, float] = {}
-        for table in SCHEMAS:
-            for info in self._infos(table):
-                attempt = attempt_of(info.path)
-                if attempt in committed or info.path.removeprefix(f"{self.root}/") in manifest.parts:
-                    continue
-                if attempt in merged or attempt.startswith(MERGED):
-                    doomed += [info.path] if settled else []
-                else:  # an attempt with a recent part may still be running
-                    loose.setdefault(attempt, []).append(info.path)
-                    touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
-        doomed += [p for attempt, paths in loose.items() if now - touched[attempt] > older_than_s for p in paths]
-        return sum(self._delete(path) for path in doomed)
-
-    def _delete(self, path: str) -> bool:
-        """Delete a file of the store. Return False if another process has already deleted it."""
-        try:
-            delete_file(self.filesystem, path)
-        except FileNotFoundError:
-            return False
-        return True
+        return sweep(self, older_than_s, unread=unread)
 
     def write_findings(self, rows: pd.DataFrame) -> None:
         """Replace all rows of the view ``findings``. The new rows have the columns of ``FINDINGS_SCHEMA``."""
-        rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
-        table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
-        make_folder(self.filesystem, f"{self.root}/findings")
-        replace_file(self.filesystem, f"{self.root}/{_FINDINGS}", seal_table(table))
-        flush(self.filesystem, self.root, folders=[f"{self.root}/findings"])
-        if _FINDINGS not in self._inventory.others:
-            self.take_inventory()
-
-    def _read_findings(self) -> pa.Table:
-        """Return the rows of the view ``findings``, from the file that ``logparse recommend`` has written.
-
-        Raises StoreError if the file is damaged, or was deleted. Call ``_commit_table`` first.
-        """
-        lost = (
-            "lost: the findings of the last `logparse recommend`, which the view `findings` shows; remedy: run "
-            "`logparse recommend` again"
-        )
-        try:
-            table, _ = unseal_table(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
-        except FileNotFoundError as error:
-            if _FINDINGS in self._inventory.others:
-                raise StoreError(f"{_FINDINGS}: missing; {lost}") from error
-            return arrow_table([], FINDINGS_SCHEMA)
-        except (OSError, pa.ArrowException) as error:
-            why = str(error).partition("\n")[0]
-            raise StoreError(f"{_FINDINGS}: {why}; {lost}") from error
-        return conform(table, FINDINGS_SCHEMA)
+        write_findings(self, rows)
 
     # ------------------------------------------------------------------ reading
 
@@ -610,11 +252,6 @@ class Store:
     def empty(self) -> str:
         """The sentence for the user if the store contains nothing."""
         return f"{self.url} is empty; ingest some logs first (`{command_line(self.url, 'ingest')} PATH…`)"
-
-    @property
-    def folder(self) -> Path | None:
-        """The store's folder on this machine, or None if the store is at a URL."""
-        return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
     def connect(
         self, run: str | None = None, *, sealed: bool = False, sql: str | None = None
@@ -694,7 +331,7 @@ class Store:
             if whole:
                 con.execute(f"create {view} {table}_ as from {name} where not ({left_out_sql(table)})")
         if sql is None or "findings_" in sql:
-            con.register("findings_", self._read_findings())
+            con.register("findings_", read_findings(self))
         for name, definition in views.items():
             con.execute(f"create {view} {name} as {definition}")
         return allowed
@@ -823,15 +460,6 @@ class Store:
     rejects = _rows_of("rejects")
     findings = _rows_of("findings")
 
-    def files(self, folder: str) -> list[str]:
-        """Return the paths of all files in a folder of the store, and in its subfolders."""
-        return [info.path for info in self._infos(folder)]
-
-    def _infos(self, folder: str) -> list[pafs.FileInfo]:
-        selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
-        # Folders have no size.  ``is_file`` would make an enum member of each entry, which takes ten times as long.
-        return [info for info in self.filesystem.get_file_info(selector) if info.size is not None]
-
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read several Parquet files into one table with the columns of ``schema``.
 
@@ -848,9 +476,9 @@ class Store:
 
         # ``pyarrow.dataset`` would be as fast, but it imports pandas, which takes longer than reading most logs.
         found = [arrow_table([], schema)]
-        with ThreadPoolExecutor(_READ_TOGETHER) as reading:
-            for start in range(0, len(paths), _COMBINED):  # a table of one row takes far more memory than the row
-                some = pa.concat_tables(reading.map(read, paths[start : start + _COMBINED]))
+        with ThreadPoolExecutor(READ_TOGETHER) as reading:
+            for start in range(0, len(paths), COMBINED):  # a table of one row takes far more memory than the row
+                some = pa.concat_tables(reading.map(read, paths[start : start + COMBINED]))
                 found.append(some.combine_chunks())
         return pa.concat_tables(found)
 
@@ -860,15 +488,15 @@ class Store:
         The files may also contain rows of other input files. Raises StoreError if a file is missing or differs from
         ``recorded``.
         """
-        listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
+        listed = {self.below(info.path): info for info in self.infos(table) if info.path.endswith(".parquet")}
         # The sizes are compared with those noted in ``recorded``, and in a local store also the checksums.
         lines = recorded.cut(table, listed)
         infos = [info for path, info in listed.items() if recorded.holds(path)]
         if self.folder is not None and not lines:
-            told = ((info, recorded.parts.get(self._below(info.path))) for info in infos)
+            told = ((info, recorded.parts.get(self.below(info.path))) for info in infos)
             fresh = [(info, part) for info, part in told if part and _VERIFIED.get(info.path) != (info.mtime_ns, part)]
-            with ThreadPoolExecutor(_READ_TOGETHER) as reading:
-                reasons = reading.map(lambda one: self._why_not(one[1].path, one[1]), fresh)
+            with ThreadPoolExecutor(READ_TOGETHER) as reading:
+                reasons = reading.map(lambda one: why_not(self, one[1].path, one[1]), fresh)
             for (info, part), why in zip(fresh, reasons, strict=True):
                 if why:
                     lines.append(recorded.line(part.path, why))

@@ -13,7 +13,7 @@ import pytest
 
 from logparse.ingest import ingest, lines, worker
 from logparse.ingest.lines import blocks, continued_commands
-from logparse.lookup import problems_in
+from logparse.lookup.problems_in_text import problems_in
 from logparse.store import Store
 
 COMMANDS = {

@@ -19,8 +19,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pytest
 
-from logparse import lookup
 from logparse.ingest import ingest
+from logparse.lookup import contents
+from logparse.lookup.ranking import rank_problems
 from logparse.store import Store, open_store
 from logparse.store.copies import copies, identity
 from tests.conftest import ROOT, SAMPLES
@@ -49,7 +50,7 @@ Sums: TypeAlias = tuple[object, ...]
 def sums(store: Store, run: str | None = None) -> Sums:
     with store.reading(SUMS, run) as con:
         found: Sums = con.execute(SUMS).fetchall()[0]
-    ranking = lookup.rank_problems(store, by="time", n=100, run=run)
+    ranking = rank_problems(store, by="time", n=100, run=run)
     sums = (*found, ranking.problems, ranking.calls, ranking.total_us)
     return tuple(round(x, 6) if isinstance(x, float) else x for x in sums)  # DuckDB adds up in any order
 
@@ -85,11 +86,11 @@ def test_a_copy_that_is_ingested_later_changes_no_sum(
 
 def test_status_counts_the_copies(tmp_path: Path, store: Store) -> None:
     ingest([str(LOG)], store, run="run")
-    held = lookup.list_contents(store).to_pylist()
+    held = contents.list_contents(store).to_pylist()
     shutil.copy(LOG, tmp_path / "again.log")
     ingest([str(tmp_path / "again.log")], store, run="run")
-    assert lookup.list_contents(store).to_pylist() == held
-    [hint] = lookup.hints(store)
+    assert contents.list_contents(store).to_pylist() == held
+    [hint] = contents.hints(store)
     assert hint.startswith("1 file with the content of another file")
 
 

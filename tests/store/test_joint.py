@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from logparse import lookup
 from logparse.executors.executor import LostError
 from logparse.executors.local import LocalExecutor
 from logparse.ingest import Ingested, all_inputs, ingest, schedule
+from logparse.lookup import ranking
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
 from logparse.store.parts import Place
@@ -100,7 +100,7 @@ def test_views_do_not_depend_on_how_files_are_shared(
     wanted = contents_of(samples)
     for _ in range(sized(1, 2)):
         assert contents_of(store) == wanted
-        assert sorted(lookup.top(store, n=10_000)["problem"]) == sorted(lookup.top(samples, n=10_000)["problem"])
+        assert sorted(ranking.top(store, n=10_000)["problem"]) == sorted(ranking.top(samples, n=10_000)["problem"])
         compact(store, unread=True)
 
 

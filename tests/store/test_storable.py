@@ -14,7 +14,7 @@ import pytest
 
 from logparse.ingest import ingest
 from logparse.libraries.kinds.format import Outcome
-from logparse.lookup import top
+from logparse.lookup.ranking import top
 from logparse.model import (
     DEFAULT,
     MOST_CALLS,

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from logparse.ingest import ingest
-from logparse.lookup import hints, top
+from logparse.lookup.contents import hints
+from logparse.lookup.ranking import top
 from logparse.store import Store, open_store
 from logparse.store.compaction import compact
 from logparse.store.schema import commit_row

@@ -25,7 +25,7 @@ from analyzers.recommend.verb import advise, write  # noqa: E402
 from analyzers.replay.replay import Options, replay  # noqa: E402
 from analyzers.replay.results import Method  # noqa: E402
 from logparse.ingest import ingest, record  # noqa: E402
-from logparse.lookup import show  # noqa: E402
+from logparse.lookup.one_problem import show  # noqa: E402
 from logparse.model import Fact, Measurement, problem_from_text, solution_from_text  # noqa: E402
 from logparse.store import Store, open_store  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402

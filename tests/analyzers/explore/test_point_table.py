@@ -14,7 +14,7 @@ from analyzers.explore.load.analysis import store_points
 from analyzers.explore.point_table import build
 from analyzers.explore.selection import Selection, facet_text
 from logparse.ingest import record
-from logparse.lookup import top
+from logparse.lookup.ranking import top
 from logparse.model import (
     Call,
     ConvProblem,

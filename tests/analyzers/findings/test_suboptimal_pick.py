@@ -12,7 +12,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import suboptimal_pick
 from analyzers.findings.suboptimal_pick import regret
 from logparse.ingest import ingest
-from logparse.lookup import top
+from logparse.lookup.ranking import top
 from logparse.model import Finding, Member, Replay, Search
 from logparse.store import Store
 from tests.analyzers.build import call, facts, frame, measurement, tables, work

@@ -16,7 +16,7 @@ from analyzers.overrides.merge import lines, merge
 from logparse.errors import InputError
 from logparse.ingest import ingest
 from logparse.libraries.hipblaslt.tuning_file import TUNING_COLUMNS
-from logparse.lookup import top
+from logparse.lookup.ranking import top
 from logparse.store import Store, open_store
 from tests.program import run
 

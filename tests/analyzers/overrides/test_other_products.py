@@ -15,7 +15,7 @@ from analyzers.overrides.lint import inspect
 from analyzers.overrides.merge import merge
 from logparse.ingest import ingest
 from logparse.libraries.hipblaslt.tuning_file import TUNING_COLUMNS
-from logparse.lookup import top
+from logparse.lookup.ranking import top
 from logparse.store import Store
 
 FIRST = "Git Version: abc\n"

@@ -15,9 +15,10 @@ from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import store_points
 from analyzers.recommend import screen, verb
 from analyzers.recommend.verdict import gains_text, verdict
-from logparse import lookup
 from logparse.ingest import ingest
 from logparse.libraries.miopen.find_db_choice import ASSUMES
+from logparse.lookup import one_problem
+from logparse.lookup.ranking import rank_problems
 from logparse.store import Store
 from logparse.store.settling import settling
 from tests.conftest import SAMPLES
@@ -42,7 +43,7 @@ def read(store: Store, tmp_path: Path) -> Store:
 
 
 def _top(store: Store) -> dict[str, object]:
-    rows = lookup.rank_problems(store, by="time", n=1000).rows.to_pylist()
+    rows = rank_problems(store, by="time", n=1000).rows.to_pylist()
     [row] = [x for x in rows if x["problem"] == LAYER]
     return dict(row)
 
@@ -63,12 +64,12 @@ def test_all_views_state_one_time_and_the_solver_that_takes_it(read: Store, tmp_
         *map(pytest.approx, (NOW_US, BEST_US)),
         ASSUMES,
     )
-    said = "\n".join(str(x) for x in lookup.known_lines(read, lookup.show(read, LAYER)))
+    said = "\n".join(str(x) for x in one_problem.known_lines(read, one_problem.show(read, LAYER)))
     assert f"{SYSTEM} of the system find-db takes 5.37 ms a call, and {USER} of the user find-db 279 µs" in said
 
 
 def test_sums_of_all_views_agree_and_leave_the_condition_apart(read: Store) -> None:
-    ranking, points = lookup.rank_problems(read, by="time"), store_points(read)
+    ranking, points = rank_problems(read, by="time"), store_points(read)
     assert ranking.total_us == pytest.approx(points["total_us"].sum())
     conditional = points[points["saving_from"] == "conditional"]
     assert len(conditional) == ranking.unsettled == 4
@@ -87,7 +88,7 @@ def test_diff_takes_the_time_of_top(read: Store, tmp_path: Path) -> None:
     empty.write_text(LOGGED.format("ConvDirectNaiveConvFwd").replace("-F 4", "-F 1").replace("-n 64", "-n 1"))
     ingest([str(empty)], read, run="empty", jobs=1)
     known, us = diff(times_of_run(read, "job"), times_of_run(read, "empty")).alone("vanished")
-    ranking = lookup.rank_problems(read, run="job")
+    ranking = rank_problems(read, run="job")
     assert (known, us) == (ranking.timed, pytest.approx(ranking.total_us))
     tables = tables_to_analyse(read, "job")
     [row] = timings(tables).query("problem.str.contains('conv W spatial=2 in=64,128,1,56,56 k=128')").to_dict("records")
@@ -109,7 +110,7 @@ def test_the_screen_states_the_condition_and_the_command_that_settles_it(read: S
     assert [sureness for sureness, _ in conclusion.gains] == ["estimated"], (
         "no saving with a condition is added to them"
     )
-    note = lookup.rank_problems(read, by="time").unsettled_note(read, "job")
+    note = rank_problems(read, by="time").unsettled_note(read, "job")
     assert LAYER in note
     assert settling(read.url, "job", read.runs(), "top")[0] in note
 

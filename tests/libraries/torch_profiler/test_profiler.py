@@ -24,7 +24,7 @@ from logparse.libraries.torch_profiler.inputs import UNREAD
 from logparse.libraries.torch_profiler.records import without_overlap
 from logparse.libraries.tunableop import untuned
 from logparse.links import find_link_level
-from logparse.lookup import Ranking, top
+from logparse.lookup.ranking import Ranking, top
 from logparse.model import Call, ConvProblem, Fact, Kernel, Measurement, Message, Problem, Reject
 from logparse.store import Store
 from tests.conftest import CORPUS, SAMPLES, needs_corpus

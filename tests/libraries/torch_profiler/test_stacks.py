@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from logparse import lookup
 from logparse.ingest import ingest
 from logparse.libraries.torch_profiler import places, profiler
 from logparse.libraries.torch_profiler.stacks import BACKWARD, innermost, place
+from logparse.lookup import one_problem
 from logparse.model import Fact, problem_from_text
 from logparse.output.terminal import Rows
 from logparse.store import Store, open_store
@@ -255,7 +255,7 @@ def show_all(trace: Path, folder: Path) -> list[str]:
         texts = [text for (text,) in con.execute("select distinct problem from calls").fetchall()]
     out: list[str | Rows] = []
     for text in texts:
-        out += lookup.known_lines(store, lookup.show(store, text))
+        out += one_problem.known_lines(store, one_problem.show(store, text))
     return [line for line in out if isinstance(line, str)]
 
 
@@ -279,7 +279,7 @@ def test_show_names_the_places_of_the_latest_run(tmp_path: Path) -> None:
         event["ts"] += 1e6
     later.write_text(json.dumps(trace), encoding="utf-8")
     ingest([str(later)], store, run="s", jobs=1)
-    lines = [x for x in lookup.known_lines(store, lookup.show(store, GRADIENT)) if isinstance(x, str)]
+    lines = [x for x in one_problem.known_lines(store, one_problem.show(store, GRADIENT)) if isinstance(x, str)]
     assert [x for x in lines if x.startswith("called")] == ["called from model.py:25 (attention)"]
 
 
