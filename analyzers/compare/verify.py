@@ -151,7 +151,7 @@ def verify_at(
     b = tables_at(after, store)
     begins("comparing")
     held = existing(before.rpartition("#")[0] or before) or existing(store)
-    promised = find_promised_savings(held.findings()) if held is not None else {}
+    promised = find_promised_savings(held.findings(a.run)) if held is not None else {}
     return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
 
 

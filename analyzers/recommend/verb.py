@@ -61,7 +61,7 @@ def advise(
     found["solution"] = [name_proposal(finding) for finding in recommendation.findings]
     found["comparable"] = [_read_comparable(finding) for finding in recommendation.findings]
     with suppress(OSError):  # A store may be read-only. The findings are printed and written to files all the same.
-        store.write_findings(found)
+        store.write_findings(found, tables.run)
     return recommendation
 
 

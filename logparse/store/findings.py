@@ -1,6 +1,9 @@
-"""Write and read the findings of the last ``logparse recommend``, which the store's view ``findings`` shows."""
+"""Write and read the findings of the last ``logparse recommend`` for each run, which the view ``findings`` shows."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -14,10 +17,18 @@ from logparse.store.schema import FINDINGS_SCHEMA
 from logparse.store.store_files import FINDINGS, StoreFiles
 
 
-def write_findings(store: StoreFiles, rows: pd.DataFrame) -> None:
-    """Replace all rows of the view ``findings``. The new rows have the columns of ``FINDINGS_SCHEMA``."""
+def write_findings(store: StoreFiles, rows: pd.DataFrame, run: str | None = None, runs: Sequence[str] = ()) -> None:
+    """Replace the rows of the view ``findings`` for ``run``. The new rows have the columns of ``FINDINGS_SCHEMA``.
+
+    The rows of the other ``runs`` are kept, unless their file is damaged. Without ``run``, all rows are replaced.
+    """
     rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
     table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
+    if run is not None:
+        with suppress(StoreError):
+            earlier = read_findings(store)
+            kept = [x != run and x in runs for x in earlier["run"].to_pylist()]
+            table = pa.concat_tables([earlier.filter(pa.array(kept, pa.bool_())), table])
     make_folder(store.filesystem, f"{store.root}/findings")
     replace_file(store.filesystem, f"{store.root}/{FINDINGS}", seal_table(table))
     flush(store.filesystem, store.root, folders=[f"{store.root}/findings"])
@@ -31,7 +42,7 @@ def read_findings(store: StoreFiles) -> pa.Table:
     Raises StoreError if the file is damaged, or was deleted. Call ``commit_table`` first.
     """
     lost = (
-        "lost: the findings of the last `logparse recommend`, which the view `findings` shows; remedy: run "
+        "lost: the findings of `logparse recommend`, which the view `findings` shows; remedy: run "
         "`logparse recommend` again"
     )
     try:

@@ -151,7 +151,7 @@ VIEWS: Mapping[str, str] = {
     "collectives": "source × call of a collective (traces)",
     "facts": "source × name",
     "rejects": "distinct bad line",
-    "findings": "finding of the last recommend",
+    "findings": "finding of the last recommend for a run",
 }
 
 FINDINGS_SCHEMA = _columns(

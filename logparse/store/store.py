@@ -217,9 +217,12 @@ class Store(StoreFiles):
         """
         return sweep(self, older_than_s, unread=unread)
 
-    def write_findings(self, rows: pd.DataFrame) -> None:
-        """Replace all rows of the view ``findings``. The new rows have the columns of ``FINDINGS_SCHEMA``."""
-        write_findings(self, rows)
+    def write_findings(self, rows: pd.DataFrame, run: str | None = None) -> None:
+        """Replace the rows of the view ``findings`` for ``run``. Without a run, all rows are replaced.
+
+        The new rows have the columns of ``FINDINGS_SCHEMA``.
+        """
+        write_findings(self, rows, run, self.runs() if run is not None else ())
 
     # ------------------------------------------------------------------ reading
 

@@ -217,11 +217,15 @@ def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_pat
     found, _, _ = compare("before", "after", store.url)
     other_build = replace(found, builds=("hipblaslt",))
     assert worth_of_changes(other_build, store, store).proposed == 0, "a number may mean another kernel there"
+    advise(store, Settings(), "after")
+    assert lines()[1] == told, "a recommend for another run changes nothing"
     # A comparison needs no findings, so it does not fail without them.
     (store.folder / "findings" / "findings.parquet").write_bytes(b"damaged")  # type: ignore[operator]
     assert not any("proposed" in x for x in lines())
     advise(store, Settings(), "after")
-    assert not any("proposed" in x for x in lines()), "the last recommend was about the other run"
+    assert not any("proposed" in x for x in lines()), "the damaged findings are gone"
+    advise(store, Settings(), "before")
+    assert lines()[1] == told
 
 
 def test_calls_of_each_kind_and_process_are_compared(store: Store) -> None:
