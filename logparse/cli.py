@@ -467,12 +467,13 @@ def show(
         ),
     ],
     store: opt.Store = None,
+    run: Annotated[str | None, option("Show only this run. [default: all runs]")] = None,
 ) -> Answer:
     """Show all calls and times of one problem, named by a pasted log line."""
     from logparse.lookup import one_problem
 
     held = open_named_store(store)
-    known = one_problem.show(held, decode_pasted(text))
+    known = one_problem.show(held, decode_pasted(text), run)
     notes = [f"note: {x}" for x in one_problem.found_about(held, known)]
     return Answer(one_problem.known_lines(held, known), one_problem.known_table(known), "show", notes=lambda: notes)
 

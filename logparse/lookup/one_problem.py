@@ -50,16 +50,17 @@ The time that the host needs to start a call is left out, because a call's time 
 """
 
 
-def show(store: Store, text: str) -> list[Known]:
+def show(store: Store, text: str, run: str | None = None) -> list[Known]:
     """Return all that the store knows of the matrix products and convolutions that a pasted text names.
 
-    ``text`` is a line of a log or of a table of logparse. Raises InputError if it names no product.
+    ``text`` is a line of a log or of a table of logparse. ``run`` limits the answer to one run. Raises InputError if
+    the text names no product, and StoreError for an unknown run.
     """
     from logparse.links import find_link_level
 
     problems = find_by_label(store, text) or problems_in(text)
-    out = []
-    with store.reading(f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}") as con:
+    only, out = None if run is None else store.latest_run(run), []
+    with store.reading(f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}", only) as con:
         for problem in problems:
             wanted = {"kind": problem.kind, "sizes": _sizes(problem)}
             candidates = [text for (text,) in con.execute(_CANDIDATES, wanted).fetchall()]

@@ -92,6 +92,8 @@ class Ranking:
     untold: int = 0
     """The number of products and convolutions that are counted with the best known time, because no log names the pick.
     """
+    alone: bool = False
+    """True if no time is of the job's own calls: all were measured alone."""
     traced_us: float | None = None
     """The time that the traces cover, µs. None if logs count calls, or if a trace does not state its time."""
     by: str = "calls"
@@ -133,7 +135,8 @@ class Ranking:
             out += f" of {self.processes:,} processes together"
         if self.timed and self.total_us is not None:
             of = "" if self.timed == self.problems else f" by the times of {self.timed:,} of them"
-            out += f"; {duration(self.total_us)}{of}{self._part_of_traces()}"
+            alone = " by times measured alone, not in the job" if self.alone else ""
+            out += f"; {duration(self.total_us)}{of}{alone}{self._part_of_traces()}"
         if self.untold:
             out += f" ({pluralize(self.untold, 'problem')} by the best known time, because no log names the pick)"
         known, more = self.saves_us or 0.0, self.saves_if_us
@@ -203,7 +206,7 @@ def rank_problems(
         # This is an Arrow table, because to import pandas takes longer than most answers.
         rows: pa.Table = con.sql(SHOWN.format(key=key, other=other, timed=timed), params=shown).to_arrow_table()
         traced, steps, processes, traced_us = con.execute(STEPS, {"run": run, "kind": kind}).fetchall()[0]
-        ((untold,),) = con.execute(UNTOLD).fetchall()
+        ((untold, timed_in_job),) = con.execute(UNTOLD).fetchall()
         open_ = [problem_from_text(text).label for (text,) in con.execute(UNSETTLED).fetchall()]
         not_used = read_left_out(con, run, kind) if count_left_out else LeftOut()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
@@ -223,6 +226,7 @@ def rank_problems(
         by=by,
         processes=int(processes),
         untold=int(untold),
+        alone=not timed_in_job,
         saves_if_us=saves_if_us,
         unsettled=unsettled,
         unsettled_names=tuple(dict.fromkeys(open_)),

@@ -161,7 +161,9 @@ SUMS = """
     select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) filter (not unsettled),
            coalesce(sum(saves_us) filter (unsettled), 0), count(*) filter (unsettled) from ranked"""
 """SQL for the sums over all ranked matrix products and convolutions."""
-UNTOLD = "select count(*) from ranked where pick is null and traced_us is null and pick_us is null and best_us > 0"
+UNTOLD = """
+select count(*) filter (pick is null and traced_us is null and pick_us is null and best_us > 0), count(traced_us)
+from ranked"""
 UNSETTLED = "select problem from ranked where unsettled order by saves_us desc nulls last, problem limit 3"
 STEPS = """
     select coalesce(bool_and(calls_from = 'profiler'), false),
