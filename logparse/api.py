@@ -237,8 +237,8 @@ def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, st
     return Result(answer(*lint_files([os.fspath(file) for file in files], {}, tables), tables))
 
 
-def show(text: str, store: Location = None) -> Result:
-    """Return all calls and times of one matrix product or convolution.
+def show(text: str, store: Location = None, run: str | None = None) -> Result:
+    """Return all calls and times of one matrix product or convolution. ``run`` limits them to one run.
 
     ``text`` describes the product or convolution: it is a log line of any format, or a name from a table of logparse.
     Raises InputError if it is neither.
@@ -246,8 +246,8 @@ def show(text: str, store: Location = None) -> Result:
     from logparse.lookup import one_problem
 
     held = _open_if_needed(store)
-    known = one_problem.show(held, text)
-    return Result(Answer(list(one_problem.known_lines(held, known)), one_problem.known_table(known), "show"))
+    known = one_problem.show(held, text, run)
+    return Result(Answer(list(one_problem.known_lines(held, known, run)), one_problem.known_table(known), "show"))
 
 
 def status(store: Location = None) -> Result:

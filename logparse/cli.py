@@ -474,8 +474,9 @@ def show(
 
     held = open_named_store(store)
     known = one_problem.show(held, decode_pasted(text), run)
-    notes = [f"note: {x}" for x in one_problem.found_about(held, known)]
-    return Answer(one_problem.known_lines(held, known), one_problem.known_table(known), "show", notes=lambda: notes)
+    notes = [f"note: {x}" for x in one_problem.found_about(held, known, run)]
+    lines = one_problem.known_lines(held, known, run)
+    return Answer(lines, one_problem.known_table(known), "show", notes=lambda: notes)
 
 
 @verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", opt.Table)

@@ -55,7 +55,7 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
             if apart is None
             else f"The times of the two kernels differ by {apart:.1%} (median)"
         )
-        cost = worth.text(_run(found)) if apart is None and worth is not None and worth.saves_us else cost
+        cost = worth.text(_later_run(found)) if apart is None and worth is not None and worth.saves_us else cost
         unknown = "" if found.compared or not known else "Whether the job got faster is unknown: no time was compared. "
         choice = (
             f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}). "
@@ -89,9 +89,9 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     return [*out, *_calls(found)]
 
 
-def _run(found: Diff) -> str:
-    many = found.processes[0]
-    return f"a run of {found.a}" + (f" with its {many:,} processes together" if many > 1 else "")
+def _later_run(found: Diff) -> str:
+    many = found.processes[1]
+    return f"a run of {found.b}" + (f" with its {many:,} processes together" if many > 1 else "")
 
 
 def caveat_lines(found: Diff) -> list[str]:
@@ -194,7 +194,8 @@ class Worth:
     The savings come from measurements of single calls. The old and the new kernel must have been timed in the same run
     and environment.
 
-    * ``saves``: maps an operator (with sizes) to its saving in µs per run of A. Negative if the new kernel is slower.
+    * ``saves``: maps an operator (with sizes) to its saving in µs, at the number of calls in the second run (or in the
+      first, if the second states none). Negative if the new kernel is slower.
     * ``changed``: the number of all operators with another kernel, also those without a known saving.
     * ``proposed``: how many of the new kernels the last ``recommend`` proposed for run A. 0 if unknown.
     """
@@ -228,7 +229,8 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
         for x in ranking:
             changed = rows[x["text"]]
             if x["saves_us"] and (x["pick"], x["best"]) == (changed[own], changed[other]):
-                saves[x["text"]] = sign * x["saves_us"]
+                calls = changed["calls_b"] or changed["calls_a"]
+                saves[x["text"]] = sign * x["saves_us"] * ((calls / x["calls"]) if calls and x["calls"] else 1.0)
     return Worth(saves, len(rows), _count_proposed(found, rows, a))
 
 
@@ -238,7 +240,7 @@ _PROPOSED = "select problem, solution from findings where run = $1 and solution 
 def _count_proposed(found: Diff, rows: Mapping[str, Mapping[str, Any]], store: Store) -> int:
     """Count the operators with another kernel whose new kernel the last ``recommend`` proposed for the first run.
 
-    Returns 0 in two cases: the last ``recommend`` was for another run, or one name may mean different kernels in the
+    Returns 0 in two cases: no ``recommend`` was run for the first run, or one name may mean different kernels in the
     two runs.
     """
     if not rows or found.builds or found.devices:

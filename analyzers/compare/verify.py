@@ -151,7 +151,7 @@ def verify_at(
     b = tables_at(after, store)
     begins("comparing")
     held = existing(before.rpartition("#")[0] or before) or existing(store)
-    promised = find_promised_savings(held.findings(a.run)) if held is not None else {}
+    promised = find_promised_savings(held.findings(a.run if a.run in held.runs() else None)) if held is not None else {}
     return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
 
 
@@ -442,7 +442,7 @@ def headline(found: Verification) -> str:
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
     word = "not verified" if not found.ok else "verified" if timed else "took effect"
     if not timed:
-        return f"{word}: {effects} (problems with a row); no time was compared"
+        return f"{word}: {effects} (problems with a row); whether the job is faster is unknown: no time was compared"
     promise = "" if found.promised_us is None else f" (promised {format_difference(found.promised_us)})"
     return f"{word}: {effects} (problems with a row); {describe_gain(found.gained_us)} a run{promise}"
 

@@ -77,7 +77,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
 
 The causes come from ``logparse/libraries/torch_profiler/gaps.py``.
 """
-_WAITS = "waits for the host"
+_IDLE = "is idle in the rest"
 _WORTH = 0.01
 """Idle time is reported if it is at least this fraction of the trace's time (0 to 1)."""
 _FEW = 0.05
@@ -92,12 +92,12 @@ def of_data(remark: Finding, time: GpuTime | None, share: float) -> Finding:
     """
     # Without the simulation, the remark says that the GPU waits for kernel launches.
     idle = time.idle_us if time is not None else None
-    most, message = remark.evidence.at_most_us, remark.message.replace(_WAITS, "waits for data")
+    most, message = remark.evidence.at_most_us, remark.message.replace(_IDLE, "waits for data in the rest")
     if time is not None and idle and time.window_us and share * time.window_us < (1 - _FEW) * idle:
         loads = share * time.window_us
         each = f" per {time.word}" if time.steps else ""
         part = f"is idle in the rest, {duration(loads / (time.steps or 1.0))}{each} of it because it waits for data"
-        message = remark.message.replace(f"{_WAITS} in the rest", part)
+        message = remark.message.replace(_IDLE, part)
         most = None if most is None else min(most, loads)
     remedy = Advise("feed the GPU with data sooner", _LOADS)
     return replace(
@@ -194,7 +194,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
         profiled = f" The profiler slows the host: {timed}."
     return (
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
-        f"{duration((time.window_us or 0.0) / steps)}{each}) and {_WAITS} in the rest: less GPU time may "
+        f"{duration((time.window_us or 0.0) / steps)}{each}) and {_IDLE}: less GPU time may "
         f"not make the {time.word} faster. "
         f"{launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
         f"each on average.{why_idle(time)}{unmarked}{profiled}"

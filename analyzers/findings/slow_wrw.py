@@ -55,8 +55,8 @@ from logparse.target import Facts, arch, machine, same_device
 from logparse.text import duration, pluralize
 
 NAME = "slow-wrw"
-YARDSTICK = "the slower of F and B"
 _MATCHES = "W (backward weights) gets as fast as the slower of F (forward) and B (backward data)"
+YARDSTICK = "the slower of F and B"
 """Words for the yardstick of one W: the slower pass of its layer's forward (F) and dgrad (B)."""
 TUNE = (
     "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh, takes hours), "

@@ -1,7 +1,7 @@
 """Find a job's output layer if its number of outputs makes matrix products slow, such as GPT-2's vocabulary of 50,257.
 
-A number of outputs that is no multiple of 64 is called odd here. The rows of such a layer begin at addresses that are
-not aligned, so the library cannot use its wide kernels.
+A number of outputs that is no multiple of 64 is called odd here. If its bytes are no multiple of 16, the rows of the
+layer begin at addresses that are not aligned, and the library cannot use its wide kernels.
 """
 
 from __future__ import annotations

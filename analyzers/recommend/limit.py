@@ -72,6 +72,11 @@ def describe_limit(found: Recommendation) -> str:
     less = "less is saved" if of_host else "more may be saved" if larger else ""
     if less and now.beside_logs:
         how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
+    elif (usual_us := estimate_usual_gain(found)) is not None:
+        how += (
+            "; the profiler usually halves the host's speed: without it, an infinitely fast host saves "
+            f"≈ {duration(usual_us)}"
+        )
     elif profiled:
         how += "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
     elif now.rough:
@@ -113,15 +118,27 @@ def is_understated(found: Recommendation) -> bool:
 
 
 def bound_gain(step: Gain | None, gain: Gain | None, found: Recommendation) -> float | None:
-    """Return the most that the step may gain from faster kernels, µs, if the profiler slowed the simulated host.
+    """Return the most that the step may gain from faster kernels, µs, if the simulated host was slowed.
 
-    A step that waits for its host gains less than its kernels save. Without the profiler the host may be so fast that
-    the step gains the whole saving. ``gain`` is the time of the kernels now and then. None if the simulated host was
-    not slowed, or if the step gains nearly all of the saving.
+    A step that waits for its host gains less than its kernels save. Without the profiler (or the libraries' logs) the
+    host may be so fast that the step gains the whole saving. ``gain`` is the time of the kernels now and then. None if
+    the simulated host was not slowed, or if the step gains at least half of the saving.
     """
     if gain is None or not name_slowing_limit(step, gain, found) or found.now is None or found.now.limit != "host":
         return None
     return gain.saving_us if found.now.beside_logs or _is_as_profiled(found) else None
+
+
+def estimate_usual_gain(found: Recommendation) -> float | None:
+    """Estimate what an infinitely fast host gains if the host needs half of its traced time, µs.
+
+    The profiler slows the host to about half of its speed (docs/measurement.md). None if the host's time without the
+    profiler is known, or if the host does not limit the step.
+    """
+    now = found.now
+    if now is None or now.limit != "host" or now.ceilings.half_host_us is None or not _is_as_profiled(found):
+        return None
+    return max(now.ceilings.half_host_us - now.ceilings.fast_host_us, 0.0)
 
 
 def name_limit(found: Recommendation) -> str:

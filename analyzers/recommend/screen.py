@@ -18,7 +18,7 @@ from analyzers.findings.finding import NOW, THEN
 from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark
+from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark, usual_text
 from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.todo_order import name_order, name_unit
 from analyzers.recommend.verdict import Verdict, verdict
@@ -43,7 +43,12 @@ from logparse.text import (
 )
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
-_CHECK_RUNS = "check applies the changes itself"
+_JOB = "your job's command"
+_CHECK = {
+    True: "; check applies the changes, proves their use, and times them",
+    False: "; check applies the changes and proves their use, not the gain (no trace)",
+}
+"""What ``check`` does, by whether the run has a trace."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 
@@ -367,7 +372,7 @@ def _change(todo: Todo, number: int | None) -> str:
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
     interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
+    where = filter(None, [interval, kernels_text(todo) or _target(todo), usual_text(todo), granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
 
@@ -448,7 +453,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     by_action = numbers_of(x for x in todo if set(x.names).intersection(actions))
     if actions and apply_module.NAME in names:
         yield from (_Command("apply", use, by_action) for use in names[apply_module.NAME].lines)
-    timed = {x.action.name for x in found.actions}
+    timed = {x.action.name for x in found.actions} | {x.name for x in found.tried}
     changes = [(x, x.remedy.solution) for x in todo if isinstance(x.remedy, ChangeProgram)]
     if untimed := [(x, name) for x, name in changes if name not in timed and name in _names_of_actions()]:
         tried = f"{command_line(None, 'try', *(name for _, name in untimed))} -- JOB"
@@ -470,7 +475,9 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         traced = found.gpu_time is not None
         check = next_commands.check(written.store, found.run, written.runs, job, changed, actions, traced=traced)
         yield _Command("check", check, tuple(sorted({*applied, *by_action})))
-        yield _Command("JOB", f"is the command that starts your job; {_CHECK_RUNS}", is_shell=False)
+        yield _Command("JOB", f"{_JOB}{_CHECK[traced]}", is_shell=False)
+    elif untimed or any(x.assumes for x in todo):
+        yield _Command("JOB", _JOB, is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

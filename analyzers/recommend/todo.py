@@ -45,8 +45,10 @@ class Todo:
       of the saving contains no gain, else empty.
     * ``slowed_by``: what the step waits for, if the step gains less than half of what its kernels save, such as ``the
       host``. Else empty.
-    * ``most_us``: the most that the step may gain, µs, if the profiler slowed the host of the simulated step. Without
-      the profiler the step gains something between the saving of ``step`` and this. Else None.
+    * ``most_us``: the most that the step may gain, µs, if the profiler or logs slowed the host of the simulated step.
+      Without them the step gains something between the saving of ``step`` and this. Else None.
+    * ``usual_us``: what the step gains if its host needs half of its traced time, µs, as usual without the profiler
+      (docs/measurement.md). None if the time without the profiler is known, or if the change does not help the host.
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
     * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
@@ -70,6 +72,7 @@ class Todo:
     doubt: str = ""
     slowed_by: str = ""
     most_us: float | None = None
+    usual_us: float | None = None
     rests_on: str = ""
     waits_for: str = ""
     assumes: str = ""
@@ -109,6 +112,11 @@ class Todo:
     def gained_us(self) -> float:
         """How much shorter a step becomes by the change, µs. If that is unknown, how much GPU time is saved."""
         return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
+
+    @property
+    def expected_us(self) -> float:
+        """What the step is expected to gain, µs: ``usual_us`` if it is known, else ``gained_us``."""
+        return self.gained_us if self.usual_us is None else self.usual_us
 
     @property
     def depends_on_limit(self) -> bool:
@@ -216,6 +224,13 @@ def kernels_text(todo: Todo) -> str:
     return f"kernels {join_times(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
 
 
+def usual_text(todo: Todo) -> str:
+    """Write what a change for the host gains without the profiler, as text. Empty if that is unknown."""
+    if todo.usual_us is None:
+        return ""
+    return f"≈ {duration(todo.usual_us)} if the host needs half of its traced time, as usual without the profiler"
+
+
 def granted(todo: Todo) -> str:
     """Write what an estimate takes for granted as text: ``assumes that 50% of the roofline is reached``."""
     return f"assumes that {todo.rests_on}" if todo.rests_on else ""
@@ -227,4 +242,4 @@ def basis(todo: Todo) -> str:
     It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
     """
     interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))
+    return "; ".join(filter(None, [interval, kernels_text(todo), usual_text(todo), granted(todo)]))

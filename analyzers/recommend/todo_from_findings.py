@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.files_action import OVERRIDES
-from analyzers.recommend.limit import DATA, bound_gain, is_understated, name_slowing_limit
+from analyzers.recommend.limit import DATA, bound_gain, estimate_usual_gain, is_understated, name_slowing_limit
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import NOTHING, UNCONFIRMED, Todo, Unit
 from analyzers.recommend.whole import LEAST, whole_us
@@ -35,9 +35,12 @@ def groups(found: Recommendation) -> dict[str, list[int]]:
     """
     covered = {x.of for y in found.actions if y.pays or y.action.kind == "files" for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
+    refuted = {x.name for x in found.tried if x.shows_no_gain}  # A trial in the job says more than an estimate.
     out: dict[str, list[int]] = {}
     for number, finding in enumerate(found.findings, 1):
         text = finding.problem.text if finding.problem else ""
+        if finding.remedy.name in refuted:
+            continue
         # Savings that a listed change already includes are left out.
         if text not in covered and not (files and finding.override is not None):
             remedy = finding.remedy
@@ -66,6 +69,9 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
     label = findings[0].problem.label if problems == 1 and findings[0].problem else pluralize(problems, "problem")
     bound = _at_most(found, gain.saving_us) if unit == "step" and gain is not None else None
     step = bound if unit == "call" or bounds else _find_simulated_gain(found, key) or bound
+    in_job = name in found.in_job
+    if in_job:
+        step, bound = found.step_gain(name), None
     remedy = findings[0].remedy
     return Todo(
         name=name,
@@ -73,15 +79,15 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         what=label,
         gain=gain,
         unit=unit,
-        sureness=_sureness(findings),
+        sureness="measured in the job" if in_job else _sureness(findings),
         remedy=remedy,
         changes=remedy.changes,
         findings=tuple(numbers),
         step=step,
         bounded=step is not None and step is bound,
-        slowed_by=name_slowing_limit(step, gain, found),
-        most_us=None if bounds or unit == "call" else bound_gain(step, gain, found),
-        rests_on=_rests_on(findings),
+        slowed_by="" if in_job else name_slowing_limit(step, gain, found),
+        most_us=None if in_job or bounds or unit == "call" or step is bound else bound_gain(step, gain, found),
+        rests_on="" if in_job else _rests_on(findings),
         doubt=warn_of_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
     )
@@ -212,6 +218,7 @@ def list_remarks(found: Recommendation) -> list[Todo]:
                     changes=remark.remedy.changes,
                     step=step,
                     waits=waits == "host",
+                    usual_us=estimate_usual_gain(found) if waits == "host" else None,
                     slowed_by=name_slowing_limit(step, gain, found),
                     most_us=bound_gain(step, gain, found) if known else None,
                     rests_on=_AS_TRACED if understated else _rests_on([remark]),

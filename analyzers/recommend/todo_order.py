@@ -48,7 +48,7 @@ def is_hidden(todo: Todo, time: GpuTime | None) -> bool:
         return True
     if todo.step is not None:
         profiled = time is not None and time.profiled  # The host is slower than without the profiler.
-        return not profiled and todo.gained_us < min(todo.saving_us / 2, LEAST * whole)
+        return not profiled and todo.possible_us < min(todo.saving_us / 2, LEAST * whole)
     waits = time is not None and time.waits and time.steps and not time.profiled
     return bool(waits) and todo.saving_us < _SHOWS * whole
 
@@ -66,7 +66,7 @@ def name_order(todo: Sequence[Todo]) -> str:
     if len(set(ranks)) == 1 or ranks != sorted(ranks):
         return "to do"
     known = [x for x in todo if x.gain is not None and x.unit == name_unit(todo)]
-    less_sure = any(x.gained_us > known[0].possible_us for x in known)
+    less_sure = any(x.expected_us > known[0].possible_us for x in known)
     return "the surest first, not the largest" if less_sure else "to do, the surest first"
 
 

@@ -22,7 +22,7 @@ from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding
 from logparse.output import Answer
-from logparse.quoting import is_file_name
+from logparse.quoting import file_name
 from logparse.store import Store
 from logparse.text import pluralize, short_path
 
@@ -149,8 +149,7 @@ def choose_folder(run: str) -> Path:
     So the printed commands of the other run still work.
     """
     earlier = documents.run_of_files(FOLDER)
-    named = FOLDER.with_name(f"{FOLDER.name}-{run}")
-    return named if earlier not in (None, run) and is_file_name(named.name) else FOLDER
+    return FOLDER if earlier in (None, run) else FOLDER.with_name(f"{FOLDER.name}-{file_name(run)}")
 
 
 def answer(
@@ -179,7 +178,8 @@ def answer(
     table = rows(found).head(n or len(found.findings))
     if explain is not None:
         return Answer(screen.explain_change(found, explain), table, "recommend")
-    out = choose_folder(found.run) if out is None else out
+    chosen = choose_folder(found.run) if out is None else out
+    own_folder, out = out is None and chosen != FOLDER, chosen
     errors: list[str] = []
     made: list[Emission] = []
     renamed: list[str] = []
@@ -197,6 +197,8 @@ def answer(
             f"{pluralize(len(renamed), 'file')} of an earlier recommend in {short_path(str(out))} got the ending .old, "
             "so that they are not applied by mistake; to keep the files of several runs, use --out"
         )
+    if own_folder and made:
+        notes.append(f"the files are in {out}, because {FOLDER} has the files of another run")
     text = report.splitlines() if verbose else brief
     return Answer(text, table, "recommend", errors=errors, code=int(bool(errors)), notes=lambda: notes)
 

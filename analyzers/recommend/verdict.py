@@ -101,7 +101,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     """Return how much time can be saved in total, µs. Measured, estimated and other savings are added up separately.
 
     Only changes that can be made together are included, so that no time is saved twice. Savings with a condition
-    (``assumes``) are left out. So are savings that change each other (``_depend_on_each_other``).
+    (``assumes``) are left out. So are ranges, and savings that change each other (``_depend_on_each_other``).
     """
     together = {
         x.action.name
@@ -112,6 +112,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     unconditional = [x for x in todo if x.unit != "call" and not x.assumes]
     if _depend_on_each_other(todo):
         unconditional = [x for x in unconditional if not x.depends_on_limit]
+    unconditional = [x for x in unconditional if x.most_us is None]
     counting = [x for x in unconditional if x.name not in actions or x.name in together]
     units = {x.unit for x in counting}
     of = "step" if "step" in units else "run"
@@ -137,8 +138,8 @@ def gains_text(conclusion: Verdict) -> str:
     """Return a sentence about how much time all things to do save together. Empty if there is only one thing."""
     if _depend_on_each_other(conclusion.todo):
         return (
-            f"Do not add up the savings: something limits the {conclusion.word}, so one change may make another one "
-            "save more or less"
+            "Do not add up the savings: several depend on what limits the job (the host, communication), so one change "
+            "may make another one save more or less"
         )
     if len(conclusion.todo) < 2 or not conclusion.gains:
         return ""
@@ -170,8 +171,8 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     if shown is None:
         more = f"; {pluralize(len(left), 'more thing')} to do" if left else ""
         return f"{begins}{first.title}: worth unknown, {_why_unknown(first)}{more}"
-    less_sure = (x for x in left if x.unit == first.unit and x.gained_us > first.possible_us)
-    larger = max(less_sure, key=lambda x: x.gained_us, default=None)
+    less_sure = (x for x in left if x.unit == first.unit and x.expected_us > first.possible_us)
+    larger = max(less_sure, key=lambda x: x.expected_us, default=None)
     told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
         following = f", then {x}" if (x := name_next_limit(found)) else ""
@@ -180,7 +181,9 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
         because = f" ({'; '.join(filter(None, [sure, why]))})" if sure or why else ""
         more = f"; larger but less sure: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{because}"
         told = told or bool(why)
-    ends = "" if told else f"; {'its kernels save more, but ' if first.slowed_by else ''}{limit} is the limit"
+    more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""
+    slowed = ", but the profiler slowed it" if first.most_us is not None else ""
+    ends = "" if told else f"; {more_of_kernels}{limit} is the limit{slowed}"
     each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     has_share = whole and first.most_us is None and round(1 - shown.ratio, 2) > 0

@@ -85,7 +85,7 @@ def _sizes(problem: Problem) -> str:
     return ""
 
 
-def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
+def known_lines(store: Store, known: Sequence[Known], run: str | None = None) -> Iterator[str | Rows]:
     """Yield what ``logparse show`` prints about some matrix products and convolutions.
 
     For each of them there is a sentence about the kernel that ran, and a table with one row per time.
@@ -94,10 +94,11 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
         same = [entry for entry in known if entry.problem.label == label]
         calls = _distinct(entry.calls.to_pylist() for entry in same)
         times = _distinct(entry.measurements.to_pylist() for entry in same)
-        yield f"{label}: {_sentence(store, calls, times)}"
+        yield f"{label}: {_sentence(store, calls, times, run)}"
         if calls or times:
             yield _one_table(calls, times)
-        if told := _called_from(store, {entry.problem.text for entry in same} | {str(x["problem"]) for x in calls}):
+        texts = {entry.problem.text for entry in same} | {str(x["problem"]) for x in calls}
+        if told := _called_from(store, texts, run):
             yield told
         if logs := sorted({str(row["category"]) for row in calls}):
             yield f"logged as: {', '.join(logs)}"
@@ -108,17 +109,17 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
             yield from (f"  {words}" for words in _drop_common_words([entry.problem.text for entry in same]))
 
 
-def _called_from(store: Store, texts: Collection[str]) -> str:
+def _called_from(store: Store, texts: Collection[str], run: str | None) -> str:
     """Say from where in the program these problems are called, as the latest run with such a trace shows it.
 
     The result is empty if no trace has stacks.
     """
     sql = "select run, value from facts where name = $name"
     values: dict[str, list[str]] = {}
-    with store.reading(sql) as con:
-        for run, value in con.execute(sql, {"name": places.FACT}).fetchall():
-            values.setdefault(run, []).append(value)
-    told = (places.sentence(values[run], texts) for run in reversed(store.runs()) if run in values)
+    with store.reading(sql, run) as con:
+        for each, value in con.execute(sql, {"name": places.FACT}).fetchall():
+            values.setdefault(each, []).append(value)
+    told = (places.sentence(values[each], texts) for each in reversed(store.runs()) if each in values)
     return next(filter(None, told), "")
 
 
@@ -196,14 +197,17 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
     return [{name: row[name] for name in filled} for row in out]
 
 
-def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(
+    store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]], only: str | None
+) -> str:
     """Return a sentence about one matrix product or convolution: which kernel the job uses, and how slow it is.
 
-    The kernel is compared with the best known one.
+    The kernel is compared with the best known one. ``only`` is the run to which the rows are limited, if there is one.
     """
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
-        return "the store has neither calls nor times of this matrix product or convolution"
+        holder = "the store" if only is None else f"run {only}"
+        return f"{holder} has neither calls nor times of this matrix product or convolution"
     called = {run for run, _ in _called(calls)}
     runs = [run for run in store.runs() if run in called]
     said = [
@@ -254,20 +258,22 @@ def _describe_pick(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{named}, {slower}" if pick else f"{named}; the library's default is {slower}"
 
 
-def found_about(store: Store, known: Sequence[Known]) -> list[str]:
+def found_about(store: Store, known: Sequence[Known], run: str | None = None) -> list[str]:
     """Return warnings that these matrix products or convolutions are slower than similar ones.
 
-    The warnings were stored by the last ``logparse recommend``, and each is one line of text.  They also cover calls
-    with unknown fields that may be the same.
+    The warnings were stored by the last ``logparse recommend`` for each run, or for ``run``, and each is one line of
+    text.  They also cover calls with unknown fields that may be the same.
     """
     sql = (
-        "select distinct message || coalesce('; compared with ' || comparable, '') from findings"
+        "select distinct run, message || coalesce('; compared with ' || comparable, '') from findings"
         " where analyzer = 'slower-than-comparable' and list_contains(?, problem)"
     )
     texts = {x.problem.text for x in known}
     texts |= {text for x in known for rows in (x.calls, x.measurements) for text in rows["problem"].to_pylist()}
-    with store.reading(sql) as con:
-        return sorted(str(message) for (message,) in con.execute(sql, [sorted(texts)]).fetchall())
+    with store.reading(sql, run) as con:
+        found = sorted((str(run), str(message)) for run, message in con.execute(sql, [sorted(texts)]).fetchall())
+    several = len({run for run, _ in found}) > 1
+    return [f"run {run}: {message}" if several else message for run, message in found]
 
 
 def known_table(known: Sequence[Known]) -> pa.Table:

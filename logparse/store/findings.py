@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pyarrow as pa
 
@@ -20,15 +19,21 @@ from logparse.store.store_files import FINDINGS, StoreFiles
 def write_findings(store: StoreFiles, rows: pd.DataFrame, run: str | None = None, runs: Sequence[str] = ()) -> None:
     """Replace the rows of the view ``findings`` for ``run``. The new rows have the columns of ``FINDINGS_SCHEMA``.
 
-    The rows of the other ``runs`` are kept, unless their file is damaged. Without ``run``, all rows are replaced.
+    The rows of the other ``runs`` are kept, unless their file is damaged. Without ``run``, all rows are replaced. If
+    two processes write at once, the rows of one of them may be lost. Raises OSError.
     """
     rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
     table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
     if run is not None:
-        with suppress(StoreError):
+        try:
             earlier = read_findings(store)
-            kept = [x != run and x in runs for x in earlier["run"].to_pylist()]
-            table = pa.concat_tables([earlier.filter(pa.array(kept, pa.bool_())), table])
+        except StoreError as error:
+            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+                raise error.__cause__ from None
+        else:
+            others = frozenset(runs) - {run}
+            kept = pa.array([x in others for x in earlier["run"].to_pylist()], pa.bool_())
+            table = pa.concat_tables([earlier.filter(kept), table])
     make_folder(store.filesystem, f"{store.root}/findings")
     replace_file(store.filesystem, f"{store.root}/{FINDINGS}", seal_table(table))
     flush(store.filesystem, store.root, folders=[f"{store.root}/findings"])

@@ -24,7 +24,7 @@ from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import verdict
 from logparse.libraries.override_formats import writers_for
 from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
-from logparse.quoting import shell_word
+from logparse.quoting import file_name, shell_word
 from logparse.store import command_line
 from logparse.store.settling import settling
 from logparse.text import duration, join_times, pluralize
@@ -134,7 +134,6 @@ def _format_saving(todo: Todo) -> str:
 
 _MARKS: Mapping[str, str] = {"communication": "communication", "host": "idle"}
 """Kind of work that the timeline marks for a proposal, by what the step waits for."""
-_FOLDER = "overrides"
 """Name of the folder for the recommendation's files, in the command lines that the user is shown."""
 
 
@@ -148,15 +147,15 @@ def _list_commands(
     If no command line can do that, it is the command that tries the change in the job, or else the command that
     explains the proposal.
     """
-    run = found.run
-    write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
+    run, folder = found.run, f"overrides-{file_name(found.run)}"
+    write = command_line(store, "recommend", "--run", run, "--out", folder)
     if isinstance(todo.remedy, UseRows):
         # ``settling`` gives commands that find out whether the condition holds. The last one is ``recommend``, which
         # writes rows if they save time.
         if todo.assumes:
             return tuple(("settle", line) for line in settling(store, run, ()))
-        applied = f"{command_line(None, 'run', '--with', _FOLDER)} -- JOB"
-        files = [f"{_FOLDER}/*/{shell_word(name)}" for name in _names_of_override_files(found)]
+        applied = f"{command_line(None, 'run', '--with', folder)} -- JOB"
+        files = [f"{folder}/*/{shell_word(name)}" for name in _names_of_override_files(found)]
         traced = found.gpu_time is not None
         checked = next_commands.check(store, run, runs, applied, files, traced=traced) if files else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
@@ -164,14 +163,14 @@ def _list_commands(
         return tuple((label, str(line)) for label, line in steps if line)
     if isinstance(todo.remedy, Search):
         scripts = names_of_scripts(found.findings[n - 1].problem for n in todo.findings)
-        places = " ".join(f"{_FOLDER}/*/{name}" for name in scripts)
+        places = " ".join(f"{folder}/*/{name}" for name in scripts)
         search = f'for S in {places}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
         # The last command lists the rows that use what the search has found.
-        ingest = next_commands.ingest_found(store, run, f"{_FOLDER}/*", scripts)
+        ingest = next_commands.ingest_found(store, run, f"{folder}/*", scripts)
         return ("write", write), ("search", search), ("ingest", ingest), ("write", write)
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
-        program = f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM"
+        program = f"PYTHONPATH={folder} python YOUR_PROGRAM"
         return ("write", write), ("apply", program), ("", f"# in it: import apply; {made}")
     if isinstance(todo.remedy, Replay | Setting):
         only = ("--only", "actions") if isinstance(todo.remedy, Setting) else ()

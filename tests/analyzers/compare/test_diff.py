@@ -180,7 +180,7 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
     lines = diff_lines(found, worth)
     assert lines[0] == (
         "before → after: the library chose another kernel for 1 of 17 problems (6%). Whether the job got faster is "
-        "unknown: no time was compared. The new kernels are expected to save 35 ms a run of before, by times "
+        "unknown: no time was compared. The new kernels are expected to save 35 ms a run of after, by times "
         "measured alone (known for 1 of 1, not confirmed)"
     )
     (lacks,) = (x for x in lines if x.startswith("after lacks files that before has: "))

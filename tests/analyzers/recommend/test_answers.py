@@ -9,6 +9,7 @@ import pytest
 
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
+from analyzers.evidence.trials import Tried
 from analyzers.findings import host_bound
 from analyzers.job.gpu_time import gpu_time
 from analyzers.job.step.answer import BESIDE_LOGS, Ceilings
@@ -23,7 +24,13 @@ from analyzers.recommend.verdict import gains_text, verdict
 from logparse.ingest import ingest
 from logparse.model import Gain
 from logparse.store import open_store
-from tests.analyzers.findings import test_exposed_communication, test_host_bound, test_layout_transposes
+from tests.analyzers.evidence.test_trials import seen
+from tests.analyzers.findings import (
+    test_exposed_communication,
+    test_host_bound,
+    test_layout_transposes,
+    test_odd_output,
+)
 from tests.analyzers.recommend.test_step_times import answer
 from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
@@ -78,7 +85,7 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     assert granted(first) == "assumes that padded products reach 50% of the roofline"
     assert [x.certainty for x in bounds] == ["upper bound only"] * len(bounds)
     assert conclusion.headline.endswith(
-        "estimated; larger but less sure: keep the GPU busy, up to 7 ms (the host is the limit)"
+        "estimated; the host is the limit, but the profiler slowed it; 2 more things to do"
     )
     assert gains_text(conclusion).startswith("Do not add up the savings: something limits the step")
 
@@ -131,6 +138,18 @@ def test_a_host_that_the_profiler_slowed_bounds_no_saving_of_communication() -> 
     logged = replace(now, notes=(BESIDE_LOGS,))
     [todo] = verdict(replace(timed, step=StepTimes(logged, {}))).todo
     assert todo.certainty == "estimated"
+
+
+@pytest.mark.parametrize(("ratio", "listed"), [(1.1, None), (0.75, "measured in the job")])
+def test_a_trial_in_the_job_says_more_than_an_estimate(ratio: float, listed: str | None) -> None:
+    """If padding did not help in the running job, the estimate that it helps is not listed."""
+    found = recommend(test_odd_output.planted(), Settings())
+    [estimated] = [x for x in verdict(found).todo if x.name == "padded_output"]
+    assert estimated.certainty == "estimated"
+    processes = tuple(seen(ratio, noise=0.001, seed=seed) for seed in (0, 1))
+    tried = replace(found, tried=(Tried("padded_output", processes),))
+    shown = {x.name: x.certainty for x in verdict(tried).todo}
+    assert shown.get("padded_output") == listed
 
 
 @needs_corpus
@@ -208,8 +227,8 @@ def test_a_host_twice_as_fast_is_simulated() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%), an infinitely fast one at "
-        "most 180 µs (36%); the other 50 µs of idle time have other causes (simulated; the profiler slowed the host, "
-        "so without the profiler less is saved)"
+        "most 180 µs (36%); the other 50 µs of idle time have other causes (simulated; the profiler usually halves the "
+        "host's speed: without it, an infinitely fast host saves ≈ 80 µs)"
     )
     # Without a gain of a host twice as fast, the words about the other host have no words before them to lean on.
     kernels = replace(now, ceilings=Ceilings(450, 320, 500, 450, half_host_us=500))

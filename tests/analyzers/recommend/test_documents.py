@@ -211,3 +211,18 @@ def test_what_an_earlier_recommend_wrote_is_not_applied_unawares(tmp_path: Path)
     for damaged in ("", "[]", '{"schema": "logparse-findings", "targets": [{"name": "..", "files": ["../x"]}]}'):
         (tmp_path / "findings.json").write_text(damaged)
         assert earlier_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("run", ["b", "exp/lr=3", "x" * 300])
+def test_each_run_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
+    """A recommend for another run leaves the files in place that the printed commands of the first run name."""
+    monkeypatch.chdir(tmp_path)
+    assert verb.choose_folder("a") == Path("overrides")
+    verb.write(replace(recommend(everything(), Settings()), run="a"), Settings(), Path("overrides"))
+    assert verb.choose_folder("a") == Path("overrides")
+    folder = verb.choose_folder(run)
+    assert folder.parent == Path()
+    assert folder.name.startswith("overrides-")
+    verb.write(replace(recommend(everything(), Settings()), run=run), Settings(), folder)
+    assert verb.choose_folder(run) == folder
+    assert not list(Path("overrides").rglob("*.old"))

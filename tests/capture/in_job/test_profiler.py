@@ -12,11 +12,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_the_profiler_is_detached_only_after_a_trace_that_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+@pytest.mark.parametrize(("is_kept", "detaches"), [(True, True), (False, True), (False, False)])
+def test_the_profiler_is_detached_unless_another_profile_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool, detaches: bool
 ) -> None:
-    """A trace is thrown away because another profile begins at once, which would record no kernels meanwhile."""
+    """A profile that begins while the profiler is being detached would record no kernels."""
     from logparse.capture.in_job.logparse_in_job import profiler
 
     asked, stopped, ended = [], torch.autograd._disable_profiler, []
@@ -26,12 +26,13 @@ def test_the_profiler_is_detached_only_after_a_trace_that_is_kept(
         return stopped()
 
     profile = profiler.Profile()
+    profile.detaches = detaches
     profile.start()
     monkeypatch.setattr(profiler, "_detaches", lambda: True)
     monkeypatch.setattr(torch.autograd, "_disable_profiler", disable)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: ended.append(1), raising=False)
     profile.stop({}, str(tmp_path / "t.json.gz") if is_kept else None)
-    assert (asked, len(ended)) == ([is_kept], int(is_kept)), "the next CUDA call lets Kineto detach CUPTI"
+    assert (asked, len(ended)) == ([detaches], int(detaches)), "the next CUDA call lets Kineto detach CUPTI"
     assert (tmp_path / "t.json.gz").exists() == is_kept
 
 

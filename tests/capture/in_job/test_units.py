@@ -62,18 +62,24 @@ def test_the_unit_is_the_first_sort_that_the_job_repeats(counts: dict[str, int],
     [
         ("o" * 11 + "g" * 49, "optimizer"),
         ("o" * 11 + "g" * 50, "graph"),  # a whole step in a graph, after 11 steps to warm up
-        ("o" * 11 + "g" * 50 + "o" * 11, "graph"),
+        ("o" * 11 + "g" * 50 + "e" * 11 + "g", "graph"),  # an evaluation between
+        ("o" * 11 + ("g" * 50 + "o") * 40, "optimizer"),  # a rollout in a graph before each step
+        (("gh" * 64 + "o") * 40, "optimizer"),  # two graphs in turns
+        ("n" * 6 + "g" * 300, "named"),
         ("o" * 3 + ("g" * 48 + "o") * 40, "optimizer"),  # 48 layers, each with a graph of its own
         ("o" * 11 + "g" * 5 + "o" + "g" * 50, "graph"),
         ("o" * 11 + "g" * 6 + "o" + "g" * 50, "optimizer"),
     ],
 )
 def test_replays_of_a_graph_lead_if_nothing_else_comes_any_more(comes: str, unit: str) -> None:
-    series = {"optimizer": Series(), "graph": Series()}
+    sorts = {"o": "optimizer", "g": "graph", "h": "graph", "e": "module", "n": "named"}
+    series = {sorts[one]: Series() for one in comes}
+    steps = series.get("optimizer", Series())
     for one in comes:
-        if one == "g":
-            series["graph"].repeated_alone(series["optimizer"].count)
-        series[{"o": "optimizer", "g": "graph"}[one]].add("a")
+        if sorts[one] == "graph":
+            others = sum(x.count for x in series.values()) - series["graph"].count
+            series["graph"].repeated_alone(one, others, steps.count)
+        series[sorts[one]].add(one)
     assert unit_of(series) == unit
 
 

@@ -22,6 +22,10 @@ _WINDOWS, QUIET_S, _POLL_S, _PATIENCE_S = 3, 4.0, 0.1, 60.0
 _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 
 
+def has_gpu() -> bool:
+    return any(map(Python.exists, _GPUS))
+
+
 class ByTime:
     """Runs the profiler a few times, each time for a fixed number of ``seconds``.
 
@@ -60,10 +64,10 @@ class ByTime:
 
     def _run(self) -> None:
         quiet_since, windows = None, 0
-        has_gpu = any(map(Python.exists, _GPUS))
+        waits_for_gpu = has_gpu()
         while windows < _WINDOWS and self._wanted():
             Python.sleep(_POLL_S)
-            if has_gpu and not ordinary.on_gpu():
+            if waits_for_gpu and not ordinary.on_gpu():
                 continue  # a launcher imports torch, too
             quiet_since = quiet_since or Python.monotonic()
             if Python.monotonic() - quiet_since < QUIET_S * 4**windows:

@@ -57,7 +57,7 @@ def _install(found: Observer) -> None:
     _wrap_modules(found)
     dynamo.hide(found.step_ended, _no_hook)
     register_optimizer_step_post_hook(found.step_ended)
-    when_job_profiles(found.give_up_window)
+    when_job_profiles(found.make_way)
     _wrap_graphs(found)
     _wrap_functions(found)
     if found.trial is not None:

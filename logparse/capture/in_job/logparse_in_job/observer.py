@@ -29,7 +29,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from . import clock, dynamo, ordinary
-from .by_time import QUIET_S
+from .by_time import QUIET_S, has_gpu
 from .guard import Guard
 from .host_time import HostTime
 from .lean import Inputs, Lean, functions
@@ -98,6 +98,7 @@ class Observer:
         self.end_module = self.guard(self._end_module)
         self.end_step = self.guard(self._end_step)
         self.give_up_window = self.guard(self._give_up_window)
+        self.make_way = self.guard(self._make_way)
         self.give_up_trial = self.guard(self._give_up_trial)
         self.lean = Lean(self.here.calls)
         self.usual_begin, self.step_ended = functions(self)
@@ -366,7 +367,9 @@ class Observer:
                 calls = self.here.calls
                 name = calls.name
             if sort == "graph":
-                series.repeated_alone(sum(x.count for x in self._series.values()) - series.count)
+                others = sum(x.count for x in self._series.values()) - series.count
+                steps = self._series.get("optimizer")
+                series.repeated_alone(name, others, steps.count if steps is not None else 0)
             kind = series.add(name, made)
             is_unit = unit_of(self._series) == sort
             usual = sort in PERIODS and made == 1 and calls is self.here.calls
@@ -529,6 +532,9 @@ class Observer:
     def _give_up_window(self) -> None:
         self.tracing.give_up()
 
+    def _make_way(self) -> None:
+        self.tracing.give_up(for_profile=True)
+
     def _window_ended(self) -> None:
         self._times_are_disturbed()
         self.write()
@@ -594,11 +600,13 @@ class Observer:
             return []
         sort = unit_of(self._series)
         if self.seconds and not is_busy():
+            if has_gpu() and not ordinary.on_gpu():
+                return ["no trace: this process did not use the GPU"] if self.has_steps else []
             return [
                 (
                     f"no trace: the job ended before a traced period of {self.seconds:g} s did. The first one begins "
-                    f"{QUIET_S:g} s after the job has begun to use the GPU (on a CPU: has imported torch); for a short "
-                    "job, trace steps, for example with --trace 2"
+                    f"{QUIET_S:g} s after the job has begun to use the GPU (on a machine without a GPU: has imported "
+                    "torch); for a short job, trace steps, for example with --trace 2"
                 )
             ]
         if sort is not None:
@@ -656,6 +664,8 @@ class Observer:
         """Return a note for the user if only calls of another sort than the job's steps have a trace."""
         traced = self.tracing.sort
         if not self.tracing.written or traced is None or self.tracing.has_windows_of_time:
+            return []
+        if traced == unit_of(self._series):
             return []
         sort = next(x for x in ORDER if x == traced or (x in self._series and self._series[x].count > 1))
         if sort == traced:

@@ -22,13 +22,17 @@ from .ranges import OpenRanges
 from .unpatched import Python
 
 _SILENT = 99
+_PREPARES_S = 0.005
+"""Kineto prepares the detaching of CUPTI in a thread of its own, s. CUPTI is detached when the next CUDA call ends."""
 _OTHER_THREAD = b"External init callback must run in same thread as registerClient"
 
 
 class Profile:
     """Starts PyTorch's profiler for some steps of the job, stops it and writes the trace.
 
-    The profiler records the thread that starts it, and all work on the GPU.
+    The profiler records the thread that starts it, and all work on the GPU. If ``detaches`` is True, the profiler is
+    detached from the process when it stops. It must be False if another profile begins at once, because that profile
+    would record no kernels.
     """
 
     def __init__(self) -> None:
@@ -37,6 +41,7 @@ class Profile:
         self._step: Any = None
         self._prepared = False
         self.is_on = False
+        self.detaches = True
 
     def prepare(self) -> None:
         """Warm up the profiler, so that ``start`` takes little time.
@@ -78,9 +83,7 @@ class Profile:
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
         """Stop the profiler and write the trace to ``path``. Without a path (None), throw the trace away.
 
-        ``header`` holds facts that are added to the trace file. The profiler is detached from the process only after a
-        trace that is kept. A trace is thrown away because another profile begins, which may be the job's own. While the
-        profiler is being detached, a new profile would record no kernels.
+        ``header`` holds facts that are added to the trace file.
         """
         if not self._prepared:
             return
@@ -93,24 +96,27 @@ class Profile:
             self._end(header, path)
 
     def _end(self, header: Dict[str, Any], path: Optional[str]) -> None:
+        detaches = False
         try:
-            if path is not None:
-                _add_metadata(header)
-            if ordinary.on_gpu() and not ordinary.is_capturing():
-                torch.cuda.synchronize()
-        finally:  # A profiler that is still on when Python exits would crash the process
-            self.is_on = self._prepared = False
-            with _quiet():
-                with contextlib.nullcontext(False) if path is None else _detached() as detaches:
-                    results = torch.autograd._disable_profiler()
-                getattr(autograd_profiler, "_run_on_profiler_stop", int)()
-        if path is not None:
             try:
+                if path is not None:
+                    _add_metadata(header)
+                if ordinary.on_gpu() and not ordinary.is_capturing():
+                    torch.cuda.synchronize()
+            finally:  # A profiler that is still on when Python exits would crash the process
+                self.is_on = self._prepared = False
+                with _quiet():
+                    with _detached() if self.detaches else contextlib.nullcontext(False) as detaches:
+                        results = torch.autograd._disable_profiler()
+                    getattr(autograd_profiler, "_run_on_profiler_stop", int)()
+            if path is not None:
                 with _quiet():
                     _save(results, path)
-            finally:
-                if detaches:  # Kineto detaches CUPTI when the next CUDA call ends
-                    torch._C._cuda_getDevice()
+            elif detaches:
+                Python.sleep(_PREPARES_S)
+        finally:
+            if detaches:
+                torch._C._cuda_getDevice()
 
 
 @contextlib.contextmanager

@@ -304,10 +304,14 @@ class Tracing:
                     self._provisional = None
         self._ended()
 
-    def give_up(self) -> None:
-        """Stop the profiler without writing a trace, if this thread started it."""
+    def give_up(self, for_profile: bool = False) -> None:
+        """Stop the profiler without writing a trace, if this thread started it.
+
+        ``for_profile`` is True if another profile begins at once.
+        """
         window = self.window
         if window is not None and window.is_mine:
+            window.profile.detaches = not for_profile
             if window.sort == BY_TIME:
                 try:
                     window.end(self.graphs, None)

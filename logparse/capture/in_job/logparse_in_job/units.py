@@ -73,7 +73,8 @@ class Series:
 
     def __init__(self) -> None:
         self.leads = False
-        self._others = self._alone = self._longest = 0
+        self._name = ""
+        self._others = self._steps = self._alone = self._longest = 0
         self.kinds: Dict[str, Kind] = {}
         self.times: List[Tuple[Kind, float]] = []
         self.count = 0
@@ -100,14 +101,18 @@ class Series:
         self.count += made
         return kind
 
-    def repeated_alone(self, others: int) -> None:
-        """Note that one more step of this series comes. ``others`` is the number of steps of all other series so far.
+    def repeated_alone(self, name: str, others: int, steps: int) -> None:
+        """Note that one more step with this name comes. ``others`` is the number of steps of all other series so far.
 
-        If at least ``_ALONE`` steps come without one of another series, and ``_LONGER`` times as many as ever before,
-        this series leads from then on.
+        If at least ``_ALONE`` steps of one name come without one of another series, and ``_LONGER`` times as many as
+        ever before, this series leads. It leads no more once an optimizer makes a step again: ``steps`` is how many it
+        has made.
         """
-        if others != self._others:
-            self._longest, self._alone, self._others = max(self._longest, self._alone), 0, others
+        if others != self._others or name != self._name:
+            self._longest, self._alone = max(self._longest, self._alone), 0
+        if steps != self._steps:
+            self.leads = False
+        self._others, self._name, self._steps = others, name, steps
         self._alone += 1
         self.leads = self.leads or self._alone >= max(_ALONE, _LONGER * self._longest)
 
@@ -152,9 +157,9 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
     Returns a name such as ``optimizer`` from ``series``, the counts so far, or None if nothing was counted.
     """
-    leading = next((sort for sort, found in series.items() if found.leads), None)
-    if leading is not None:
-        return leading
+    graph = series.get("graph")
+    if graph is not None and graph.leads and "named" not in series:
+        return "graph"
     sorts = list(series)
     if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference
         return sorts[0]
