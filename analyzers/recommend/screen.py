@@ -46,7 +46,7 @@ _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not
 _JOB = "your job's command"
 _CHECK = {
     True: "; check applies the changes, proves their use, and times them",
-    False: "; check applies the changes and proves their use (no trace, so no times)",
+    False: "; check applies the changes and proves their use, without times",
 }
 """What ``check`` does, by whether the run has a trace."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
