@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, PICKED, RACE, TRACE
+from analyzers.evidence.origins import ACTION, CONFIRM, IS_EVIDENCE, RACE, TRACE, list_picked
 from analyzers.evidence.tables import Tables, cached_per_run, query_frames
 from logparse.lazy import duckdb, pd
 from logparse.libraries.miopen import find_db_choice
@@ -80,7 +80,7 @@ _SOLUTIONS = f"""
     select problem, max(n) as solutions from (
         select problem, count(distinct solution) as n from (
             select category, problem, solution from calls where solution is not null and not coalesce(by_tool, false)
-            union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
+            union all select origin, problem, solution from measurements where origin in {(*list_picked(), _RAN)})
         group by problem, category)
     group by problem"""
 """SQL for the number of different kernels with which the job ran each operator (with sizes).
@@ -136,7 +136,7 @@ the operator by another text (``meant``), and a log names its kernel, only a fil
 If two find-dbs disagree (``rivals``) and no log names the kernel, the system find-db has the time.
 """
 _STAGES = {
-    "picks": main_picks_sql(origins=PICKED),
+    "picks": main_picks_sql(origins=list_picked()),
     "solutions_run": _SOLUTIONS,
     "defaults": f"select source_id, solution as own from ({DEFAULTS})",
     "launched": launches_sql(),

@@ -5,7 +5,11 @@ Each file format (``kinds.format.Origin``) states whether its times may be compa
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
+
+from logparse.libraries.found import find_modules_with
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,11 +28,6 @@ RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "repl
 """
 CHOSEN = "miopen-chosen"
 """Value of the column ``origin`` for a line of a MIOpen log that names the kernel in use."""
-PICKED = (CHOSEN, "flashinfer", "transformer-engine-cache")
-"""Values of the column ``origin`` for rows without a time, which only name the kernel in use.
-
-Such rows come from logs and from files that a library reads.
-"""
 TRACE = "trace"
 """Value of ``origin`` for kernel times from traces of the job itself."""
 PICK = "pick"
@@ -56,6 +55,16 @@ Data of a newer version state it in the column ``job_log``.
 """
 IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 """SQL condition: true if the time in a row of ``measurements`` may be used to compare kernels (``is_evidence``)."""
+
+
+@cache
+def list_picked() -> tuple[str, ...]:
+    """Return the values of the column ``origin`` for rows without a time, which only name the kernel in use.
+
+    Such rows come from logs and from files that a library reads. A module that makes them offers the value as
+    ``PICKED``.
+    """
+    return tuple(str(import_module(module).PICKED) for module in find_modules_with("PICKED"))
 
 
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:

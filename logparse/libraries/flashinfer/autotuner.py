@@ -37,7 +37,7 @@ from logparse.libraries.kinds.json_members import Member, members_of
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Fact, Measurement, OperatorProblem, Reject, Solution
 
-ORIGIN = "flashinfer"
+PICKED = ORIGIN = "flashinfer"
 _METADATA = "_metadata"
 recognise = begins(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
 _KEY = regex(r"\('(?P<op>[^' ]+)', '\w+', (?P<sizes>\(.*\))\)")

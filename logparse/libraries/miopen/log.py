@@ -50,7 +50,7 @@ from logparse.libraries.miopen.solvers import algorithm_name, direction_of_solve
 from logparse.model import Direction, Fact, Measurement, Message, Record, Solution
 
 ORIGIN = "miopen-log"
-CHOSEN_ORIGIN = "miopen-chosen"
+PICKED = CHOSEN_ORIGIN = "miopen-chosen"
 
 _LINE = regex(
     rf"(?:^|(?<=\s)|(?<=#)){PREFIX}"

@@ -276,7 +276,7 @@ class _Table:
         yield Outcome("fact", [Fact("arch", device) for device in self._devices], lines=0)
 
 
-_ORIGIN = "transformer-engine-cache"
+PICKED = _ORIGIN = "transformer-engine-cache"
 FORMAT = TableFormat(
     name=_ORIGIN,
     about="TransformerEngine's cache of hipBLASLt kernels (TE_HIPBLASLT_ALGO_SAVE)",
