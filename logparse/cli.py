@@ -849,7 +849,8 @@ def report(
 
     with Stages("report", REPORT_STAGES) as stages:
         made = write_report(open_named_store(store), out, run=run, compare=compare, top=top, begins=stages)
-    return Answer([f"{out}: {made.shown:,} of {made.total:,} problems"])
+    beside = f", compared with run {made.earlier}" if made.earlier else ""
+    return Answer([f"{out}: {made.shown:,} of {made.total:,} problems of run {made.run}{beside}"])
 
 
 def main() -> None:

@@ -442,7 +442,7 @@ def headline(found: Verification) -> str:
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
     word = "not verified" if not found.ok else "verified" if timed else "took effect"
     if not timed:
-        return f"{word}: {effects} (problems with a row); whether the job is faster is unknown: no time was compared"
+        return f"{word}: {effects} (problems with a row); no time was compared"
     promise = "" if found.promised_us is None else f" (promised {format_difference(found.promised_us)})"
     return f"{word}: {effects} (problems with a row); {describe_gain(found.gained_us)} a run{promise}"
 
@@ -472,14 +472,16 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 
 
 def _promise(found: Verification) -> list[str]:
-    """Return a line with the saving that was promised for the rows that took effect, if no gain was measured."""
+    """Return lines about the gain if no gain was measured: what was promised for the rows that took effect."""
+    if any(x.gained_us is not None for x in found.outcomes):
+        return []
     applied = [x for x in found.outcomes if x.effect in ("applied", "changed kernel")]
     promised = [x.promised_us for x in applied if x.promised_us is not None]
-    if not promised or any(x.gained_us is not None for x in found.outcomes):
-        return []
     known = f"{len(promised):,} of {pluralize(len(applied), 'applied row')}"
     total = format_difference(math.fsum(promised))
-    return [f"  promised by recommend, not measured: {total} at the second run's calls ({known})"]
+    out = [f"  promised by recommend, not measured: {total} at the second run's calls ({known})"] if promised else []
+    unknown = "  faster or not is unknown: to compare times, run both jobs under `logparse capture --trace 2`"
+    return [*out, *([unknown] if applied else [])]
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:

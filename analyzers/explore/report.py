@@ -20,7 +20,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,11 +63,16 @@ _DOWN = ("todos", "intensity", "sibling_us", "best_us", "library", "unit")
 
 @dataclass(frozen=True)
 class Report:
-    """A finished report: its text, the number of GEMMs and convolutions in it, and how many the run has in all."""
+    """A finished report: its text, the number of GEMMs and convolutions in it, and how many its run has in all.
+
+    ``earlier`` is the run that it is compared with, if there is one.
+    """
 
     text: Html
     shown: int
     total: int
+    run: str = ""
+    earlier: str = ""
 
 
 @dataclass
@@ -122,7 +127,7 @@ def write_report(
         made = _make_fitting_report(store, analysis, compared, Path(folder), top, limit)
     write_file(Path(out), made.text.data)
     remember([Path(out)])
-    return made
+    return replace(made, run=analysis.run, earlier=compared[1] if compared else "")
 
 
 STAGES = ADVICE_STAGES + 1

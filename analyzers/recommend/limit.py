@@ -69,12 +69,13 @@ def describe_limit(found: Recommendation) -> str:
     if differs:
         how += f" as {duration(now.now_us)}"
     larger = is_understated(found)
+    usual = ""
     less = "less is saved" if of_host else "more may be saved" if larger else ""
     if less and now.beside_logs:
         how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
     elif (usual_us := estimate_usual_gain(found)) is not None:
-        how += (
-            "; the profiler usually halves the host's speed: without it, an infinitely fast host saves "
+        usual = (
+            ". The profiler usually halves the host's speed: without it, an infinitely fast host saves only "
             f"≈ {duration(usual_us)}"
         )
     elif profiled:
@@ -84,7 +85,7 @@ def describe_limit(found: Recommendation) -> str:
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    return f"{'; '.join(said)}{freed} ({how}){again}"
+    return f"{'; '.join(said)}{freed} ({how}){usual}{again}"
 
 
 def _other_idle(found: Recommendation) -> str:

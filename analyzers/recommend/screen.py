@@ -372,14 +372,14 @@ def _change(todo: Todo, number: int | None) -> str:
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
     interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    where = filter(None, [interval, kernels_text(todo) or _target(todo), usual_text(todo), granted(todo)])
+    where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
 
 def _name_change(todo: Todo) -> str:
     """Return what to change to do a thing, and the problem if it is about a single one."""
     about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
-    return f"{change_text(todo)}{about}"
+    return "; ".join(filter(None, [f"{change_text(todo)}{about}", usual_text(todo)]))
 
 
 def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:

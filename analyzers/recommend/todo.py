@@ -228,7 +228,7 @@ def usual_text(todo: Todo) -> str:
     """Write what a change for the host gains without the profiler, as text. Empty if that is unknown."""
     if todo.usual_us is None:
         return ""
-    return f"≈ {duration(todo.usual_us)} if the host needs half of its traced time, as usual without the profiler"
+    return f"usually ≈ {duration(todo.usual_us)} without the profiler"
 
 
 def granted(todo: Todo) -> str:
