@@ -372,14 +372,15 @@ def _change(todo: Todo, number: int | None) -> str:
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
     interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
+    usual = usual_text(todo) if number is None else ""  # The sentence about the limit says it, too
+    where = filter(None, [interval, kernels_text(todo) or _target(todo), usual, granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
 
 def _name_change(todo: Todo) -> str:
     """Return what to change to do a thing, and the problem if it is about a single one."""
     about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
-    return "; ".join(filter(None, [f"{change_text(todo)}{about}", usual_text(todo)]))
+    return f"{change_text(todo)}{about}"
 
 
 def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:
@@ -476,8 +477,6 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         check = next_commands.check(written.store, found.run, written.runs, job, changed, actions, traced=traced)
         yield _Command("check", check, tuple(sorted({*applied, *by_action})))
         yield _Command("JOB", f"{_JOB}{_CHECK[traced]}", is_shell=False)
-    elif untimed or any(x.assumes for x in todo):
-        yield _Command("JOB", _JOB, is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

@@ -665,7 +665,7 @@ class Observer:
         traced = self.tracing.sort
         if not self.tracing.written or traced is None or self.tracing.has_windows_of_time:
             return []
-        if traced == unit_of(self._series):
+        if traced == "graph" and unit_of(self._series) == "graph":  # Steps before it only warmed up
             return []
         sort = next(x for x in ORDER if x == traced or (x in self._series and self._series[x].count > 1))
         if sort == traced:
