@@ -332,6 +332,7 @@ class Tracing:
         if window is not None:
             for name in window.kinds.values():
                 self._series[window.sort].kind(name).traced -= 1
+            window.profile.detaches = False  # The first window of the other steps may begin at once
             try:
                 window.end(self.graphs, None)
             finally:
