@@ -104,16 +104,16 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     made = {type(x.remedy).__name__: y for x, y in _todos(recommend(everything(), Settings()))}
     apply, search = made["UseRows"], made["Search"]
     assert apply.saves.split()[-1] in ("µs", "ms")
-    write, check = "logparse recommend --store S --run r --out overrides", "logparse verify --store S r after"
-    assert apply.lines[-3:-1] == (write, "logparse run --with overrides -- JOB")
+    write, check = "logparse recommend --store S --run r --out overrides-r", "logparse verify --store S r after"
+    assert apply.lines[-3:-1] == (write, "logparse run --with overrides-r -- JOB")
     assert apply.lines[-1].startswith(
-        f"logparse capture --store S --run after -- logparse run --with overrides -- JOB && {check} overrides/*/"
+        f"logparse capture --store S --run after -- logparse run --with overrides-r -- JOB && {check} overrides-r/*/"
     ), "it ends with the check, as in the terminal"
     assert [label for label, _ in apply.commands] == ["confirm", "write", "apply", "check"]
     assert [label for label, _ in search.commands] == ["write", "search", "ingest", "write"]
     assert search.saves.startswith("≈ "), "an estimate is marked"
-    assert search.lines[1].startswith("for S in overrides/*/tune_miopen.sh")
-    assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides/*/"), "what it found is read"
+    assert search.lines[1].startswith("for S in overrides-r/*/tune_miopen.sh")
+    assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides-r/*/"), "what it found is read"
     assert re.search(r"overrides-\w+/\*/miopen-tuning-db/\*\.ufdb\.txt", search.lines[2])
     assert search.lines[3:] == (write,), "and becomes rows"
     unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.gain is None]
