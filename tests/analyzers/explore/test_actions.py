@@ -113,7 +113,7 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     assert [label for label, _ in search.commands] == ["write", "search", "ingest", "write"]
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides-r/*/tune_miopen.sh")
-    assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides-r/*/"), "what it found is read"
+    assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides-r/*/"), "the results are read"
     assert re.search(r"overrides-\w+/\*/miopen-tuning-db/\*\.ufdb\.txt", search.lines[2])
     assert search.lines[3:] == (write,), "and becomes rows"
     unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.gain is None]
