@@ -48,7 +48,7 @@ _CHECK = {
     True: "; check applies the changes, proves their use, and times them",
     False: "; check applies the changes and proves their use, without times",
 }
-"""What ``check`` does, by whether the run has a trace."""
+"""Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 

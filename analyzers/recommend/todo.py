@@ -115,7 +115,7 @@ class Todo:
 
     @property
     def expected_us(self) -> float:
-        """What the step is expected to gain, µs: ``usual_us`` if it is known, else ``gained_us``."""
+        """The time that the step is expected to gain, µs: ``usual_us`` if it is known, else ``gained_us``."""
         return self.gained_us if self.usual_us is None else self.usual_us
 
     @property
