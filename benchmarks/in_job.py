@@ -26,7 +26,6 @@ import json
 import math
 import multiprocessing
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +39,7 @@ from typing import Any, TypeAlias
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
+from gpu_driver import driver
 from gpu_replay import unpack_wheels
 from intervals import prediction
 from job_models import JOBS, Job
@@ -518,11 +518,7 @@ def environment(device: str) -> dict[str, str]:
     if device == "cpu":
         return out | {"device": "CPU"}
     out |= {"device": torch.cuda.get_device_name(device), "cudnn": str(torch.backends.cudnn.version())}
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    with contextlib.suppress(OSError):
-        done = subprocess.run(query, check=False, capture_output=True, text=True, timeout=30)
-        out["driver"] = done.stdout.split("\n")[0].strip()
-    return out
+    return out | {"driver": driver()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,6 +25,7 @@ step_share       a training step of a transformer of about 30 ms, relative to su
                  host issues it in less than half of that time.  The job waits for the GPU after each step, so that
                  the host's time before the first kernel counts
 running_share    the same for a job that waits for the GPU only once in three steps
+issued_share     the time in which the host issues such a step, relative to the step
 hot_…            the same as above from loops of ``nn.Identity``
 ===============  ====================================================================================================
 
@@ -37,7 +38,6 @@ A share is judged by the 95 % interval of the median over the processes.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import json
 import math
@@ -205,7 +205,7 @@ class Programs:
             if statistics.median(steps(batch, 1)[0] for _ in range(WARM_UP // 20)) >= 0.9 * STEP_US:
                 break
             sequences += 1
-        for _ in range(WARM_UP // 2):  # The observer traces some of these steps
+        for _ in range(WARM_UP // 2):  # The observer traces some steps here
             steps(batch, 1)
         self._issued_us.clear()
         return lambda number: steps(batch, number)
@@ -282,7 +282,6 @@ def cost(more: Mapping[str, float], typical: Mapping[str, float], modules: int) 
     * ``modules`` is the number of modules that the measured network calls.
 
     Times are returned in µs. The shares are fractions of a training step of about 30 ms.
-    ``issued_share`` is the time in which the host issues the step.
     """
     shares = {
         "step_share": more["training"] / typical["training"],
@@ -309,16 +308,6 @@ def _judge(value: float, unsure: float, limit: float) -> str:
     return "held" if value + unsure <= limit else f"not known, because of ± {unsure:.2g}"
 
 
-def _driver() -> str:
-    """Return the version of the NVIDIA driver, or an empty text without one."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    with contextlib.suppress(OSError):
-        return (
-            subprocess.run(query, check=False, capture_output=True, text=True, timeout=30).stdout.split("\n")[0].strip()
-        )
-    return ""
-
-
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="")
@@ -332,6 +321,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     os.environ["JOB_SMOKE"] = "1"
     import torch
+    from gpu_driver import driver
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     modules, found = _inner_calls(), []
@@ -352,7 +342,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.results:
         record: dict[str, Any] = {
             "device": name,
-            "driver": _driver(),
+            "driver": driver(),
             "torch": torch.__version__,
             "python": platform.python_version(),
         }

@@ -384,7 +384,7 @@ def _name_change(todo: Todo) -> str:
 
 
 def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:
-    """Return the commands as lines, and last a line that tells the ``rest``.
+    """Return one line or more for each command. The last line has the text ``rest``.
 
     If several things to do are ``listed``, each label has the numbers of its things, such as ``apply 1``.
     """

@@ -144,9 +144,10 @@ def write(
 
 
 def choose_folder(run: str) -> Path:
-    """Return the folder for the files of a run: ``overrides``, or ``overrides-RUN`` if it has those of another run.
+    """Return the folder for the files of a run.
 
-    So the printed commands of the other run still work.
+    It is ``overrides``. If ``overrides`` has the files of another run, it is ``overrides-RUN``. So the printed commands
+    of the other run still work.
     """
     earlier = documents.run_of_files(FOLDER)
     return FOLDER if earlier in (None, run) else FOLDER.with_name(f"{FOLDER.name}-{file_name(run)}")

@@ -24,7 +24,7 @@ _LEFT_OUT = f"""
                  status = 'ok' and coalesce(time_us > 0, false) as us
           from measurements where run = $run and origin <> 'trace'
               and ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')))"""
-"""SQL of ``LeftOut``, over the table ``linked`` and those of ``_COUNTED``."""
+"""SQL of ``LeftOut``. It reads the table ``linked`` and the tables of ``_COUNTED``."""
 _COUNTED = tuple(name for name in STAGES if name != "traced")
 """The tables of ``STAGES`` that ``_LEFT_OUT`` needs."""
 LEFT_OUT = " ".join([*(STAGES[name] for name in _COUNTED), _LEFT_OUT])
@@ -63,9 +63,9 @@ class LeftOut:
 
     @property
     def text(self) -> str:
-        """A sentence that tells the user what was left out, for example damaged lines, and how often.
+        """Sentence for the user. It names all left-out things, for example damaged lines, with their numbers.
 
-        Empty if nothing was left out.
+        It is empty if nothing was left out.
         """
         parts = [
             (self.rejects, "damaged line", _REJECTS),

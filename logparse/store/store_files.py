@@ -1,4 +1,4 @@
-"""List the files of a store, and read its small files, which tell what it holds.
+"""List the files of a store, and read its small files. They list the content of the store.
 
 * A row file holds a commit. It tells that an input file was read.
 * The manifest lists the commits and parts that a compaction has merged.

@@ -963,7 +963,7 @@ def test_a_job_that_is_not_seen_has_a_sentence(job_server: Server, tmp_path: Pat
 def test_steps_under_a_dispatch_mode_have_a_sentence(
     watched: str, note: str, job_server: Server, tmp_path: Path
 ) -> None:
-    """Only the optimizer's steps are counted, because the program calls no module. One uncounted step is not told."""
+    """The program calls no module, so only the optimizer's steps are counted. No note tells of one uncounted step."""
     program = tmp_path / "p.py"
     program.write_text(
         f"""

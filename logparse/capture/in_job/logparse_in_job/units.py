@@ -40,6 +40,10 @@ OTHER = "other"
 """Name under which steps are counted if there are too many different names. These steps have different input sizes."""
 _ACCUMULATED = 64
 _ALONE, _LONGER = 50, 10
+"""Number of replays in a row after which a replay counts as a step of the job, and its ratio to earlier such numbers.
+
+See ``Series.repeated_alone``.
+"""
 _RARE = 0.05
 """Steps of one name need not be traced if they are a smaller fraction of all steps than this."""
 _LEAST_SETTLED, _ENOUGH_UNITS, _ENOUGH_S = 10, 20, 2.0
