@@ -90,7 +90,8 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     assert sum(x.us for x in time.parts) + (time.idle_us or 0) == time.window_us
     assert time.waits
     [finding] = host_bound(both, Settings())
-    assert "waits for the host" in finding.message
+    assert "is idle in the rest" in finding.message
+    assert finding.evidence.at_most_us == 135
 
 
 @pytest.mark.parametrize(("calls", "exposed_us", "waiting_us"), [([(400, 400)], 20, 35), ([(40, 40)] * 2, 55, None)])
