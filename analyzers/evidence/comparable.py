@@ -280,13 +280,15 @@ def _parts(device: str, rows: pd.DataFrame, kind: str) -> _Parts:
 
 
 def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
+    # To take rows of a table of texts for each family would take longer than to parse the texts.
     times = rows["time_us"].to_numpy(dtype="float64")
-    for kind in parse_sizes(rows["problem"].tolist()):
+    problems, sources = (rows[name].to_numpy(dtype=object) for name in ("problem", "source"))
+    for kind in parse_sizes(problems.tolist()):
         base_us = kind.base_us(device)
         for name, places in kind.by_family():
-            mine = rows.iloc[kind.rows[places]]
-            words = mine["problem"].tolist(), mine["source"].tolist()
-            yield name, _Part(kind.at[places], base_us[places], times[kind.rows[places]], *words)
+            mine = kind.rows[places]
+            words = problems[mine].tolist(), sources[mine].tolist()
+            yield name, _Part(kind.at[places], base_us[places], times[mine], *words)
 
 
 def _pick_evenly(count: int) -> Ints:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from logparse.lazy import pd
+from logparse.lazy import duckdb, pd
 from logparse.libraries.miopen import find_db_choice
 from logparse.lookup.left_out import LEFT_OUT, LeftOut, read_left_out
 from logparse.lookup.ranking_sql import (
@@ -191,16 +191,8 @@ def rank_problems(
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     run = store.latest_run(run)
-    with store.reading(
-        " ".join([OPEN, *STAGES.values(), find_db_choice.RIVALS, TIMED, STEPS, LEFT_OUT * count_left_out])
-    ) as con:
-        ((may_be,),) = con.execute(OPEN).fetchall()  # this takes a third of the time that it takes to read the links
-        con.execute(f"create temp table linked as {LINKED if may_be else NO_LINKS}")
-        make_tables(con, run, STAGES)
-        con.execute(f"create temp table rivals as {find_db_choice.chosen_rivals_sql(con)}")
-        ((several,),) = con.execute("select exists (from mixed)").fetchall()
-        timed = (TIMED if may_be else OF_ITSELF).format(rows=PARTS if several else FILES)
-        con.execute(RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
+    with store.reading(f"{_NEEDED} {STEPS} {LEFT_OUT * count_left_out}") as con:
+        timed = _rank(con, run, kind, texts)
         (sums,) = con.execute(SUMS).fetchall()
         shown = {"n": n, "assumes": find_db_choice.ASSUMES}
         # This is an Arrow table, because to import pandas takes longer than most answers.
@@ -231,6 +223,35 @@ def rank_problems(
         unsettled=unsettled,
         unsettled_names=tuple(dict.fromkeys(open_)),
     )
+
+
+_NEEDED = " ".join([OPEN, *STAGES.values(), find_db_choice.RIVALS, TIMED])
+"""SQL with the names of all views that ``_rank`` reads."""
+
+
+def _rank(con: duckdb.DuckDBPyConnection, run: str, kind: str | None = None, texts: Sequence[str] | None = None) -> str:
+    """Make the table ``ranked`` in a connection. Returns the SQL of the times from which it was made."""
+    ((may_be,),) = con.execute(OPEN).fetchall()  # this takes a third of the time that it takes to read the links
+    con.execute(f"create or replace temp table linked as {LINKED if may_be else NO_LINKS}")
+    make_tables(con, run, STAGES)
+    con.execute(f"create or replace temp table rivals as {find_db_choice.chosen_rivals_sql(con)}")
+    ((several,),) = con.execute("select exists (from mixed)").fetchall()
+    timed = (TIMED if may_be else OF_ITSELF).format(rows=PARTS if several else FILES)
+    con.execute(RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
+    return timed
+
+
+def run_with_most_to_save(store: Store, runs: Sequence[str]) -> str:
+    """Return the run for which the best known kernels save most time, by the sum that ``logparse top`` prints.
+
+    If several save equally much (or nothing is known of any), the last one of ``runs`` is returned.
+    """
+    saves_us: dict[str, float] = {}
+    with store.reading(_NEEDED) as con:  # One connection for all runs, because to open it takes as long as to rank one
+        for run in runs:
+            _rank(con, run)
+            saves_us[run] = con.execute(SUMS).fetchall()[0][4] or 0.0
+    return max(reversed(runs), key=lambda run: saves_us[run])
 
 
 def no_problem(store: Store, run: str, kind: str | None) -> str:

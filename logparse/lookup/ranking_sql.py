@@ -102,7 +102,7 @@ Each table may read the tables before it.  They are not common table expressions
 expression again wherever it is named.  That took longer than reading the data.
 """
 RANKED = """
-create temp table ranked as
+create or replace temp table ranked as
 with of_device as (
         select problem, device, run, origin, any_value(kind) as kind, bool_or(subject) as subject, bool_or(own) as own,
                count(us) as times, min(us) as best_us, min(us) filter (by_default) as default_us,

@@ -63,20 +63,16 @@ def analyse(
     settings: Settings | None = None,
     limits: Sequence[str] = LIMITS,
     begins: Callable[[str], None] = lambda stage: None,
-    tables: Tables | None = None,
 ) -> Analysis:
     """Run all analyzers on a run of a job (default: the latest), and return the results for the web page.
 
-    * ``begins``: called with each stage's name before it begins.
-    * ``tables``: the run's tables, if they were already read with these limits.
-
-    Raises StoreError if there is no such run.
+    ``begins`` is called with each stage's name before it begins. Raises StoreError if there is no such run.
     """
     settings = settings or Settings()
     # The stages are the same as in analyzers.recommend.verb.advise.
     begins("reading the store")
     # The limits are DuckDB settings for reading.
-    tables = tables or tables_to_analyse(store, run, limits)
+    tables = tables_to_analyse(store, run, limits)
     result = recommend(tables, settings, begins=begins)
     result = result if result.gpu_time is None else with_step(result, tables)
     of = verdict(result)

@@ -13,24 +13,24 @@ import gc
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
-from analyzers.explore import point_table
-from analyzers.explore.load import one_step
 from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, put_in_order
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Calls, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
+from logparse.lookup.ranking import run_with_most_to_save
 from logparse.store import open_store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
-    from analyzers.evidence.tables import Tables
     from analyzers.explore.load.analysis import Analysis
     from logparse.store import Store
 
@@ -44,6 +44,11 @@ _SMALL = 100_000
 """Up to this number of measurements, one process both reads the files and runs the analyzers.
 
 For more measurements, a second process runs the analyzers.
+"""
+_FEW = 10_000
+"""Up to this number of measurements, the page shows nothing of the store before the analyzers have run.
+
+They need only some seconds then. To show the tables first would delay the headline by a third.
 """
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
@@ -106,13 +111,16 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 
     Yields the name of each finished step.
     """
+    _import_soon("analyzers.explore.point_table", "analyzers.explore.load.one_step")
     store, folder = open_store(job.url), Path(job.folder)
     other = find_run_to_compare(job.other, store) if job.other else None
     with _connect(store) as con:
         ((count,),) = con.execute("select count(*) from measurements").fetchall()
-        run, tables = store.latest_run(job.run), None
-        if job.run is None and other is None:
-            run, tables = _most_to_gain(store, count)
+        small = count <= _SMALL
+        if small:
+            _import_soon(_ANALYSIS)
+        chooses = job.run is None and other is None
+        run = _most_to_save(store, count) if chooses else store.latest_run(job.run)
         if other:
             run, other_run = put_in_order(store, run, *other)
             other = other[0], other_run
@@ -120,11 +128,12 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         (folder / "run.json").write_text(json.dumps(shown))
         # Compression takes as long as all other steps, so the process that judges a large store compresses.
         con.execute("set force_compression = 'uncompressed'")
-        _database(con, folder / FIRST, run)
-        yield READY, ""
-        small = count <= _SMALL
+        first = folder / FIRST if count > _FEW else None
+        if first is not None:
+            _database(con, first, run)
+            yield READY, ""
         if small:  # A second process would import everything again, which takes longer than the analysis.
-            yield from _judge(job, con, tables)
+            yield from _judge(job, con, first)
     os.nice(15)
     with _connect(store) as con:
         con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
@@ -132,6 +141,14 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     if small:
         yield from _archive(job)
     yield DONE, ""
+
+
+_ANALYSIS = "analyzers.explore.load.analysis"
+
+
+def _import_soon(*modules: str) -> None:
+    """Import modules in a thread of its own. Meanwhile DuckDB reads the store, which needs no Python."""
+    threading.Thread(target=lambda: [import_module(x) for x in modules], daemon=True).start()
 
 
 def _database(
@@ -170,6 +187,8 @@ def write_tables(
     con: duckdb.DuckDBPyConnection, database: str, run: str, analysis: Analysis | None, others: Path | None
 ) -> None:
     """Write the tables that the web page and the report query into an attached database."""
+    from analyzers.explore.load import one_step
+
     con.execute(f"create table {database}.facts as select * from facts")
     _write_points(con, database, run, analysis, others)
     one_step.write(con, run, database)
@@ -188,6 +207,8 @@ def _write_points(
     * ``points``: one row for each GEMM or convolution of the job
     * ``nearby``: how long GEMMs or convolutions of similar sizes take
     """
+    from analyzers.explore import point_table
+
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     # If the data are surveyed, they are not read again, because the connection has already made the table points once
     # for this job.
@@ -199,32 +220,16 @@ _RUNS = 4
 """Number of latest runs among which the web page chooses the one with which it opens."""
 
 
-def _most_to_gain(store: Store, count: int) -> tuple[str, Tables | None]:
-    """Choose the run that the web page shows first: the one with the most time to save.
+def _most_to_save(store: Store, count: int) -> str:
+    """Choose the run that the web page shows first: of the latest runs, the one with the most time to save.
 
-    Returns its name, and its tables if they were read for the choice, because the analysis needs the same tables. It is
-    the latest run if there are many measurements (``count``), because comparing would take too long.
+    It is the latest run if there are many measurements (``count``), because comparing would take too long.
     """
     runs = store.runs()[-_RUNS:]
-    if len(runs) < 2 or count > _SMALL // 10:
-        return store.latest_run(None), None
-    from analyzers.evidence.picks import picks_vs_best
-    from analyzers.evidence.runs import tables_to_analyse
-    from analyzers.evidence.tables import Settings
-    from analyzers.explore.load.analysis import LIMITS
-
-    # The latest run would often be a bad choice: after tune, it already has all changes. But it is chosen if no run has
-    # anything to save.
-    most = -1.0
-    chosen: tuple[str, Tables | None] = "", None
-    for run in reversed(runs):
-        tables = tables_to_analyse(store, run, LIMITS)
-        rows = picks_vs_best(tables, Settings())
-        lost = ((rows["pick_us"] - rows["best_us"]) * rows["calls"]).astype("float64")
-        gain = float(lost[(lost > 0) & ~rows["apart"].astype(bool)].sum())
-        if gain > most:
-            most, chosen = gain, (run, tables)
-    return chosen
+    if len(runs) < 2 or count > _FEW:
+        return store.latest_run(None)
+    # The latest run would often be a bad choice: after tune, it already has all changes.
+    return run_with_most_to_save(store, runs)
 
 
 _archives: dict[str, Callable[[Path], None]] = {}
@@ -238,17 +243,17 @@ def _archive(job: Job) -> Iterator[tuple[str, str]]:
     yields nothing.
     """
     _archives.pop(job.folder)(Path(job.folder) / FILES)
-    (Path(job.folder) / FIRST).unlink()  # A process that has the file open can still read it.
+    (Path(job.folder) / FIRST).unlink(missing_ok=True)  # A process that has the file open can still read it.
     yield from ()
 
 
 def _judge(
-    job: Job, read: duckdb.DuckDBPyConnection | None = None, tables: Tables | None = None
+    job: Job, read: duckdb.DuckDBPyConnection | None = None, first: Path | None = None
 ) -> Iterator[tuple[str, str]]:
     """Run the analyzers for the web page, and write their results.
 
-    ``read`` is the database connection with which this process wrote the first tables, if it is still open. It is used
-    again, because it has already read the stored data. ``tables`` are the run's tables, if they were already read.
+    ``read`` is the database connection of this process, if one is still open. ``first`` is the file with the first
+    tables, if this connection has written them. It is used again, because it has already read the stored data.
     """
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
@@ -267,10 +272,10 @@ def _judge(
         found = compare_runs(store, run, open_store(url), other)
         others, time = keep(found, folder), load_gpu_time(open_store(url), other)
         states, numbers = changed(found), calls(found)
-    analysis = analyse(store, run, settings, tables=tables)
+    analysis = analyse(store, run, settings)
     with contextlib.nullcontext(read) if read else _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
-        _database(con, folder / JUDGED, run, analysis, others, folder / FIRST if read else None)
+        _database(con, folder / JUDGED, run, analysis, others, first)
     verdict_of(analysis, job.url, time, states, numbers, store.runs()).write(folder / "verdict.json")
     yield VERDICT, ""
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)

@@ -176,13 +176,16 @@ class PageData:
 
     def _load(self) -> None:
         self._attach(FIRST)
+        self._load_names()
+        self._ready.set()
+
+    def _load_names(self) -> None:
         known = json.loads((self.reading.folder / "run.json").read_text())
         self.run, self.runs = known["run"], known["runs"]
         if known["other"]:
             store, (url, run) = open_store(self.url), known["other"]
             self.names = names(store, self.run, open_store(url), run)
             self.other = run if url == store.url else f"{url}:{run}"
-        self._ready.set()
 
     def _load_tries(self) -> None:
         path = sql_text(self.reading.folder / "tries.parquet")
@@ -193,6 +196,9 @@ class PageData:
         self.verdict = PageVerdict.read(self.reading.folder / "verdict.json")
         self._attach(JUDGED)
         self.judged = True
+        if not self._ready.is_set():  # A small store is analysed before anything of it is shown
+            self._load_names()
+            self._ready.set()
 
     def _attach(self, name: str) -> None:
         """Switch to another database file: from now on, all tables are read from this file."""

@@ -24,7 +24,7 @@ import pytest
 pytest.importorskip("flask", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load import child
-from analyzers.explore.load.job import READY
+from analyzers.explore.load.job import VERDICT
 from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
@@ -98,7 +98,7 @@ def test_ctrl_c_does_not_end_the_starting_process(sampled: Store) -> None:
     reading = StoreReading(sampled.url)
     try:
         reading._process.send_signal(signal.SIGINT)
-        assert next(reading.steps())[0] == READY
+        assert next(reading.steps())[0] == VERDICT
     finally:
         reading.close()
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "this process still takes it"
@@ -121,7 +121,10 @@ class Stepwise(StoreReading):
 
 
 @pytest.mark.usefixtures("read_here")
-def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp_path: Path) -> None:
+def test_the_page_shows_progress_until_the_analysis_is_there(
+    sampled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "_FEW", 0)  # as if the store were large
     url = str(shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore")))
     reading = Stepwise(url)
     data = PageData(url, reading=reading)
