@@ -212,10 +212,7 @@ class BestTimes:
             own, shipped = self._parsed[kind]
             alone = {} if self._alone is None or not shipped else _parts(self._device, self._alone, kind)
             known = _factors(own, shipped), _factors(alone, shipped, 1.0, " (from the run's own times)")
-            self._known[kind] = {
-                name: _family(own.get(name), shipped.get(name), _factor_of(name, known))
-                for name in sorted(own.keys() | shipped.keys())
-            }
+            self._known[kind] = _Families(own, shipped, known)
         return self._known[kind]
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
@@ -317,6 +314,34 @@ def _factors(here: _Parts, shipped: _Parts, least: float = 0.0, words: str = "")
     return {name: (max(least, float(np.median(x))), words) for name, x in enough.items()}
 
 
+class _Families(Mapping[str, Family]):
+    """All families of GEMMs, or all of convolutions. Each is made when it is first asked for, because few are needed.
+
+    * ``own``: measured times.
+    * ``shipped``: times that come with logparse.
+    * ``factors``: factors of the shipped times, by the name of the family. The first table with a factor decides.
+    """
+
+    def __init__(self, own: _Parts, shipped: _Parts, factors: Sequence[Mapping[str, tuple[float, str]]]) -> None:
+        self._own, self._shipped, self._factors = own, shipped, factors
+        self._names = sorted(own.keys() | shipped.keys())
+        self._made: dict[str, Family] = {}
+
+    def __getitem__(self, name: str) -> Family:
+        if name not in self._made:
+            own, shipped = self._own.get(name), self._shipped.get(name)
+            if own is None and shipped is None:
+                raise KeyError(name)
+            self._made[name] = _family(own, shipped, _factor_of(name, self._factors))
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 def _factor_of(name: str, known: Sequence[Mapping[str, tuple[float, str]]]) -> tuple[float, str] | None:
     return next((x[key] for x in known for key in (name, "") if key in x), None)
 
@@ -344,7 +369,9 @@ def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] 
     order = sorted(range(len(problems)), key=problems.__getitem__) if len(parts) > 1 else range(len(problems))
     rows = np.array(order, dtype=np.intp)[_pick_evenly(len(problems))]
     return Family(
-        Comparable(at[rows], base_us[rows], time_us[rows]),
+        Comparable(at[rows], base_us[rows], time_us[rows])
+        if own is not None or shipped is None
+        else shipped.measured.scaled(scale),
         [problems[i] for i in rows.tolist()],
         [sources[i] for i in rows.tolist()],
         elsewhere[rows],
