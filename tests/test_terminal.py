@@ -105,14 +105,16 @@ def test_color_is_an_option_before_the_verb(two_runs: Store) -> None:
 
 
 def test_stages_say_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    moments = iter([0.0, 0.0, 2.0])
+    moments = iter([0.0, 9.0, 10.0, 12.0])
     monkeypatch.setattr("logparse.output.terminal.time.monotonic", lambda: next(moments))
     with Stages("recommend", 3) as stages:
         stages.shown = True
         stages("reading the store")
         stages("slow-wrw")
+        stages("ranking")
     lines = capsys.readouterr().err.split("\r\x1b[K")
-    assert lines == ["", "recommend 1 of 3: reading the store", "recommend 2 of 3: slow-wrw, 4 s left", ""]
+    expected = ["reading the store", "slow-wrw", "ranking, 2 s left"]
+    assert lines == ["", *(f"recommend {i} of 3: {x}" for i, x in enumerate(expected, 1)), ""]
 
 
 def test_a_wait_says_when_it_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

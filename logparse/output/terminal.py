@@ -336,7 +336,7 @@ class Stages(_Line):
     """The progress line of a command whose work has several stages, with the time left.
 
     Call the object when a stage begins.  The time left is the average time of the stages so far, times the number of
-    stages left.
+    stages left.  The first stage is not in the average, because it reads the data, and takes longer than the others.
     """
 
     def __init__(self, verb: str, total: int) -> None:
@@ -344,7 +344,10 @@ class Stages(_Line):
         self._verb, self._total, self._done = verb, total, 0
 
     def __call__(self, stage: str) -> None:
-        done, spent = self._done, time.monotonic() - self._began
         self._done += 1
-        left = f", {duration(spent / done * max(self._total - done, 0) * 1e6)} left" if done else ""
+        now, timed = time.monotonic(), self._done - 2  # the stages that are over, without the first one
+        if timed == 0:
+            self._began = now
+        stages = max(self._total - self._done + 1, 0)
+        left = f", {duration((now - self._began) / timed * stages * 1e6)} left" if timed > 0 else ""
         self._show(f"{self._verb} {self._done} of {max(self._total, self._done)}: {make_printable(stage)}{left}")
