@@ -639,7 +639,11 @@ def verify(
     before: opt.RunName,
     after: opt.RunName,
     files: Annotated[
-        opt.Words, argument("Override files that the second run (AFTER) used. Cannot be combined with --action.")
+        opt.Words,
+        argument(
+            "Override files that the second run (AFTER) used, or the folder that `run --with` applied. Cannot be "
+            "combined with --action."
+        ),
     ] = None,
     action: Annotated[
         opt.Words,

@@ -29,7 +29,7 @@ FILES = re.compile(r"^```sh\n(mkdir (?:-p )?session\S* && cd session.*?\n.*?)^``
 SHOWN = (
     ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),
     ("logparse top --by time -n 2", r"^( calls| ─| +\d)"),
-    ("logparse recommend --target tunableop_results0.csv", r"^(?!     NT |rest|not used)"),
+    ("logparse recommend --target tunableop_results0.csv", r"^(?!     NT | *rest|not used)"),
     ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
     (
         "logparse verify before after/hipblaslt_rank0_4300.log overrides/*/hipblaslt_tuning.txt",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -55,7 +55,8 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
             if apart is None
             else f"The times of the two kernels differ by {apart:.1%} (median)"
         )
-        cost = worth.text(_later_run(found)) if apart is None and worth is not None and worth.saves_us else cost
+        if apart is None and worth is not None and worth.saves_us:
+            cost = worth.text(_later_run(found), found.a)
         unknown = "" if found.compared or not known else "Whether the job got faster is unknown: no time was compared. "
         choice = (
             f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}). "
@@ -198,22 +199,28 @@ class Worth:
       first, if the second states none). Negative if the new kernel is slower.
     * ``changed``: the number of all operators with another kernel, also those without a known saving.
     * ``proposed``: how many of the new kernels the last ``recommend`` proposed for run A. 0 if unknown.
+    * ``first``: the same savings at the number of calls in the first run, where it states one.
     """
 
     saves: Mapping[str, float]
     changed: int
     proposed: int = 0
+    first: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def saves_us(self) -> float:
         return math.fsum(self.saves.values())
 
-    def text(self, run: str) -> str:
-        """Return the saving as text. ``run`` names the run whose calls are added up."""
+    def text(self, run: str, first: str) -> str:
+        """Return the saving as text. ``run`` names the run whose calls are added up, and ``first`` is the first run."""
         word = "save" if self.saves_us > 0 else "cost"
         known = f"known for {len(self.saves):,} of {self.changed:,}"
         expected = f"The new kernels are expected to {word} {duration(abs(self.saves_us))} {run}"
-        return f"{expected}, by times measured alone ({known}, not confirmed)"
+        first_us = math.fsum(self.first.values())
+        # ``recommend`` has stated the saving of the first run, whose logs may count the calls of more processes.
+        counts = self.first.keys() == self.saves.keys() and duration(abs(first_us)) != duration(abs(self.saves_us))
+        also = f" ({duration(abs(first_us))} at the calls of {first})" if counts else ""
+        return f"{expected}{also}, by times measured alone ({known}, not confirmed)"
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
@@ -223,15 +230,19 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
     """
     rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
     saves: dict[str, float] = {}
+    first: dict[str, float] = {}
     for store, run, own, other, sign in ((a, found.a, "pick_a", "pick_b", 1.0), (b, found.b, "pick_b", "pick_a", -1.0)):
         left = [text for text in rows if text not in saves]
         ranking = rank_problems(store, n=max(len(left), 1), run=run, texts=left).rows.to_pylist() if left else []
         for x in ranking:
             changed = rows[x["text"]]
             if x["saves_us"] and (x["pick"], x["best"]) == (changed[own], changed[other]):
+                one = sign * x["saves_us"] / (x["calls"] or 1.0)
                 calls = changed["calls_b"] or changed["calls_a"]
-                saves[x["text"]] = sign * x["saves_us"] * ((calls / x["calls"]) if calls and x["calls"] else 1.0)
-    return Worth(saves, len(rows), _count_proposed(found, rows, a))
+                saves[x["text"]] = one * ((calls if x["calls"] else None) or x["calls"] or 1.0)
+                if changed["calls_a"]:
+                    first[x["text"]] = one * changed["calls_a"]
+    return Worth(saves, len(rows), _count_proposed(found, rows, a), first)
 
 
 _PROPOSED = "select problem, solution from findings where run = $1 and solution is not null"
@@ -372,10 +383,10 @@ def compare(
         return found, [], worth
     # This import loads pandas, which a comparison of two runs does not need.
     from analyzers.compare.upgrade import upgrade_plan
-    from analyzers.overrides.lint import lint
+    from analyzers.overrides.lint import files_in, lint
 
     tables = tables_to_analyse(held_b, found.b)
-    return found, upgrade_plan([lint(path) for path in overrides], tables, fail_on), worth
+    return found, upgrade_plan([lint(path) for path in files_in(overrides)], tables, fail_on), worth
 
 
 STAGES = 4

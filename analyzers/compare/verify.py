@@ -26,7 +26,7 @@ from analyzers.evidence.runs import existing, tables_at
 from analyzers.evidence.tables import Tables
 from analyzers.overrides.coverage import Idle, coverage, reports_of, served_by
 from analyzers.overrides.kernels import Kernels
-from analyzers.overrides.lint import by_name, facts_of_run, lint, same_calls
+from analyzers.overrides.lint import by_name, facts_of_run, files_in, lint, same_calls
 from logparse.libraries.kinds.override_format import OverrideFile, Report
 from logparse.libraries.kinds.reading import Row
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
@@ -140,7 +140,7 @@ def verify_at(
     """Compare a job before and after the user gave its libraries override files (lists of kernels to use).
 
     * ``before``, ``after``: the two runs of the job, as the user named them on the command line.
-    * ``files``: the paths of the override files.
+    * ``files``: the paths of the override files, or of folders with them.
     * ``begins``: called with a short text before each of the ``STAGES`` stages, to show progress.
 
     The result also has the savings that the last ``logparse recommend`` for ``before`` predicted.
@@ -152,7 +152,7 @@ def verify_at(
     begins("comparing")
     held = existing(before.rpartition("#")[0] or before) or existing(store)
     promised = find_promised_savings(held.findings(a.run if a.run in held.runs() else None)) if held is not None else {}
-    return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
+    return verify(a, b, [lint(path, None, b) for path in files_in(files)], promised, fail_on)
 
 
 STAGES = 3

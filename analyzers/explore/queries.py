@@ -114,6 +114,7 @@ TABLE: Mapping[str, str] = {
 """Columns of the web page's table with their titles. ``SCALED`` has the factors for the units in the titles."""
 SHOWN_AS: Mapping[str, str] = {
     "saving_us": "Kernel time to save",
+    "then_us": "Then",
     "other_us": "Earlier run",
     "here_us": "Later run",
     "pick_there": "Pick, earlier run",
@@ -124,29 +125,29 @@ SHOWN_AS: Mapping[str, str] = {
 """Titles of columns on the page, if they differ from the titles in ``TABLE``. The CSV has the titles of ``TABLE``."""
 ABOUT: Mapping[str, str] = {
     "label": "A GEMM or a convolution with all its sizes.",
-    "saving_us": "Calls × (now − best): what its kernels alone could save. ≈ estimates a kernel that is faster than "
+    "saving_us": "Calls × (now − then): what its kernels alone could save. ≈ estimates a kernel that is faster than "
     "the best known one. Empty means unknown. A step that waits for something else gains less.",
     "total_us": "Calls × time of a call.",
     "calls": "How often the logs or traces count it.",
     "time_us": "Time of a call as it runs now.",
-    "then_us": "Time of a call with the fastest known solution. ≈: no known solution is that fast, but the estimated "
-    "saving assumes this time.",
+    "then_us": "Time of a call after the change: with the fastest known solution. ≈: no known solution is that fast, "
+    "but the estimated saving assumes this time.",
     "best": "The fastest solution that any file has timed.",
-    "pick": "The solution that the library chose, if a log names it.",
+    "pick": "The solution that the job ran, if a log names it.",
     "action": "The first thing to do about it.",
-    "saving_from": "Measured: both times (now and best) were measured. Estimated: one of them was estimated.",
+    "saving_from": "Measured: both times (now and then) were measured. Estimated: one of them was estimated.",
     "moved": "What changed from the earlier run to the later one: slower, faster, another choice of the library …",
     "change_us": "Calls × (time in the later run − time in the earlier run). If the runs' times cannot be compared, "
-    "the times of the two kernels that the library chose are used. Negative: faster.",
+    "the times of the two kernels that they used are used. Negative: faster.",
     "change": "Time of a call in the later run ÷ its time in the earlier run, minus 100%.",
     "other_us": "Time of a call in the earlier run.",
     "here_us": "Time of a call in the later run.",
-    "pick_there": "The solution that the library chose in the earlier run.",
-    "pick_here": "The solution that the library chose in the later run.",
-    "pick_there_us": "Time of the solution that the library chose in the earlier run. The choices of both runs were "
-    "timed alone, in the same file.",
-    "pick_here_us": "Time of the solution that the library chose in the later run. The choices of both runs were timed "
-    "alone, in the same file.",
+    "pick_there": "The solution that the earlier run used.",
+    "pick_here": "The solution that the later run used.",
+    "pick_there_us": "Time of the solution that the earlier run used. The solutions of both runs were timed alone, in "
+    "the same file.",
+    "pick_here_us": "Time of the solution that the later run used. The solutions of both runs were timed alone, in the "
+    "same file.",
     "regret": "How much longer the library's choice takes than the fastest known solution.",
     "beyond_us": "Calls × (time of backward weights − time of forward or backward data, the slower one). The three "
     "passes do the same work.",

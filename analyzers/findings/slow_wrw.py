@@ -57,22 +57,22 @@ from logparse.text import duration, pluralize
 NAME = "slow-wrw"
 _MATCHES = "W (backward weights) gets as fast as the slower of F (forward) and B (backward data)"
 YARDSTICK = "the slower of F and B"
-"""Words for the yardstick of one W: the slower pass of its layer's forward (F) and dgrad (B)."""
+"""Words for the yardstick of one W: the slower pass of its layer's forward (F) and backward data (B)."""
 TUNE = (
-    "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh, takes hours), "
+    "No faster solution was measured yet. Let MIOpen search for one (tune_miopen.sh, takes hours), "
     f"{AFTER_SEARCH}. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
     "gain most."
 )
 TUNE_ELSEWHERE = (
-    "No faster kernel is known on this device, but one is known on another device of the store. Let MIOpen search "
-    f"for this kernel here (tune_miopen.sh, takes hours), {AFTER_SEARCH}."
+    "No faster solution was measured on this device, but one was on another device of the store. Let MIOpen search "
+    f"for it here (tune_miopen.sh, takes hours), {AFTER_SEARCH}."
 )
 KNOWN_ISSUE = (
     " MIOpen 3.3.0 of ROCm 6.3.0 has a known issue with backward weights of FP16 and FP32 on MI300 (ROCm issue "
     "4080), which ROCm 6.3.1 fixes. Upgrade, or let MIOpen search each shape once (MIOPEN_FIND_ENFORCE=3)."
 )
 TUNE_CUDNN = (
-    "No faster kernel is known for this call. cuDNN has no override file, but `logparse replay` measures what "
+    "No faster solution was measured yet. cuDNN has no override file, but `logparse replay` measures what "
     "channels_last and torch.backends.cudnn.benchmark gain; grouped layers gain most."
 )
 
@@ -155,14 +155,17 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _find_worst(findings: Sequence[Finding]) -> dict[str, str]:
-    """Say for each file which weight gradient loses most time in the run. A file without counted calls is left out."""
+    """Say for each file what its slow weight gradients lose in the run. A file without counted calls is left out."""
     counted = [
         (x.saving_us, x.problem.label, x.evidence.source_id or "") for x in findings if x.problem and x.saving_us
     ]
     worst = {source: (us, label) for us, label, source in sorted(counted)}
+    total = {source: math.fsum(us for us, _, of in counted if of == source) for source in worst}
     return {
-        x: f"; of these, {label} loses most in the run: {duration(us)} (calls × the difference)"
-        for x, (us, label) in worst.items()
+        source: f"in the run they lose {duration(total[source])}, most of it {label}: {duration(us)}"
+        if total[source] > us
+        else f"{label} loses {duration(us)} in the run"
+        for source, (us, label) in worst.items()
     }
 
 
@@ -211,7 +214,7 @@ def _summaries(
             cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
             where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
             words = _in_words(total, " that the run calls" * bool(rows["foreign"].any()), worst.get(str(source), ""))
-            message = f"{where}: {words}"
+            message = f"{words}; times of {where}"
             evidence = Evidence(source_id=str(source), details=dict(total))
             found.append(Finding(analyzer=NAME, message=message, evidence=evidence))
     return sorted(found, key=lambda x: (-float(str(x.evidence.details["recoverable_us"])), str(x.evidence.source_id)))
@@ -224,9 +227,9 @@ def _in_words(total: Mapping[str, float], which: str, worst: str) -> str:
         f"{'is' if slow == 1 else 'are'} slow"
     )
     if slow:
-        out += (
-            f": one call of each takes {duration(total['held_us'])} in all, {duration(total['recoverable_us'])} more "
-            f"than the slower of forward (F) and dgrad (B){worst}"
+        out += " beside the slower of forward (F) and backward data (B) of the layer: "
+        out += worst or (
+            f"one call of each takes {duration(total['held_us'])} in all, {duration(total['recoverable_us'])} more"
         )
     if others := int(total.get("not_run", 0)):
         out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"
@@ -286,7 +289,7 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
     found = best_times(tables, device).expect(problems, others=True)
     each = zip(problems, found.expected_us.tolist(), strict=True)
     return {
-        text: f"W convolutions of similar size take {duration(us)} (the saving does not use this time)"
+        text: f"a more cautious aim than the saving: W convolutions of similar size take {duration(us)}"
         for text, us in each
         if not math.isnan(us)
     }

@@ -41,6 +41,8 @@ from logparse.text import pluralize
 
 NAME = "suboptimal-pick"
 BAD_REGRET = 0.10
+_NONE = 0.0005
+"""A smaller regret would be shown as 0.0 %."""
 
 
 def regret(rows: pd.DataFrame) -> dict[str, float]:
@@ -92,7 +94,9 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     masks = (agree, lone & ~agree, rows["basis"] == comparison.INCOMPARABLE)
     agreeing, unmeasured, incomparable = (int(rows.loc[mask, "problem"].nunique()) for mask in masks)
     words = []
-    if known:
+    if known and known["largest"] < _NONE:
+        words.append(f"for {pluralize(len(compared), 'problem')}, the job runs the fastest known kernel")
+    elif known:
         words.append(
             f"the kernels that the library chose for {pluralize(len(compared), 'problem')}, compared with the fastest "
             f"known ones: regret (extra time of the library's choice) median {known['median']:.1%}, p90 "

@@ -7,16 +7,19 @@ the same row, and whether the row's kernel is slower than the library's default 
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from analyzers.evidence.joins import against_default, facts_of, launches_graphs
 from analyzers.evidence.miopen_tuning import of_build
 from analyzers.evidence.tables import Tables
+from logparse.capture import applied
 from logparse.errors import InputError
 from logparse.groups import in_groups
 from logparse.ingest.input_file import HEAD_BYTES, InputFile
@@ -97,6 +100,24 @@ def _left_open(run: Facts, given: Facts) -> dict[str, str]:
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
 
 
+def files_in(paths: Iterable[str]) -> list[str]:
+    """Return the paths without duplicates. A folder is replaced by the override files of its ``apply.sh``.
+
+    These are the files that a job reads under ``logparse run --with FOLDER``. Raises InputError if a folder has no
+    ``apply.sh``, or one that lists no files.
+    """
+    out: list[str] = []
+    for path in paths:
+        found = [str(x) for x in applied.files_of(Path(path))] if os.path.isdir(path) else [path]
+        if not found:
+            raise InputError(
+                f"{path}: the folder has no apply.sh that lists override files; name the files, or the folder that "
+                "`logparse recommend` wrote"
+            )
+        out += found
+    return list(dict.fromkeys(out))
+
+
 def lint_files(
     paths: Sequence[str],
     target: Facts | None = None,
@@ -107,15 +128,15 @@ def lint_files(
     """Check several override files (lists of kernels): will the libraries of one machine read and use them?
 
     * ``against``: a job that ran on the machine.
-    * ``begins``: called with each path.
+    * ``begins``: called with each path. A folder stands for the files of its ``apply.sh`` (``files_in``).
 
     Raises InputError if a single file is not an override file.
     """
     if format is not None:
         format_of("", b"", format)
     judged: list[tuple[str, OverrideFile]] = []
-    unread = []
-    for path in dict.fromkeys(paths):
+    unread, paths = [], files_in(paths)
+    for path in paths:
         begins(path)
         try:
             judged.append((path, lint(path, target, against, format)))

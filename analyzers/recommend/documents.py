@@ -120,6 +120,7 @@ _TODO = (
     "findings",
     "bounded",
     "most_us",
+    "usual_us",
     "waits",
     "assumes",
 )

@@ -15,8 +15,8 @@ DATA = "data loading"
 _TWICE, _NO_TIME = "a host twice as fast", "an infinitely fast host"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
 _THEN = {
-    "host": "the host is the limit: it needs {} to launch the work",
-    "kernels": "its kernels are the limit: they take {}",
+    "host": "the host launches work during the communication, and needs {} in any case",
+    "kernels": "its kernels take {} in any case",
 }
 """Why a step without communication still takes a time, by what limits it then."""
 
@@ -30,16 +30,17 @@ def describe_limit(found: Recommendation) -> str:
     ceilings, of_host = now.ceilings, now.limit == "host"
     traced = whole_us(time) or now.now_us
     differs = abs(now.now_us - traced) > LEAST * traced  # Without the profiler it takes another time than traced.
-    profiled = _is_as_profiled(found)
+    profiled = is_as_profiled(found)
     said = [f"{_LIMITS.get(now.limit, now.limit)} {'limit' if now.limit == 'kernels' else 'limits'} {one}"]
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{join_times(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
         said[0] += f": for {share} ({time.exposed_us / time.window_us:.0%}) the GPU only communicates"
     # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
     # that takes no time.
+    usual_us = estimate_usual_gain(found)
     ends = (
         ("running the best known kernels", ceilings.best_us),
-        (_TWICE, ceilings.half_host_us if of_host else None),
+        (_TWICE, ceilings.half_host_us if of_host and usual_us is None else None),
         (_NO_TIME, ceilings.fast_host_us),
     )
     for words, us in ends:
@@ -48,57 +49,62 @@ def describe_limit(found: Recommendation) -> str:
             most = "at most " if of_host and profiled else ""
             share = f"({saved_us / now.now_us:.0%})"
             if words == _NO_TIME and said[-1].startswith(_TWICE):  # The words before name the whole time already.
-                said[-1] += (
-                    f", {words.removesuffix(' host')} one {most}{duration(saved_us)} {share}{_other_idle(found)}"
-                )
+                said[-1] += f", {words.removesuffix(' host')} one {most}{duration(saved_us)} {share}"
             else:
                 said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
+            if words == _NO_TIME:
+                said[-1] += _usually(usual_us, now.now_us) + _other_idle(found)
     free_us = ceilings.free_communication_us
     freed = ""
     if free_us < now.now_us * (1 - LEAST):
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            then = _THEN.get(ceilings.next_limit, f"{next_} is the limit: {one} still takes {{}}").format(
+            then = _THEN.get(ceilings.next_limit, f"{one} still takes {{}} because of {next_}").format(
                 duration(free_us)
             )
-            freed = f". Hiding all communication saves {saved}, because then {then}"
+            freed = f". Hiding all communication saves only {saved}: {then}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
     if differs:
         how += f" as {duration(now.now_us)}"
     larger = is_understated(found)
-    usual = ""
     less = "less is saved" if of_host and len(said) > 1 else "more may be saved" if larger else ""
     if less and now.beside_logs:
         how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
-    elif (usual_us := estimate_usual_gain(found)) is not None:
-        usual = (
-            ". The profiler usually halves the host's speed (measured on H100 and H200): without it, an infinitely "
-            f"fast host saves only ≈ {duration(usual_us)}"
-        )
     elif profiled:
-        how += "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
+        slowed = "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
+        how += slowed if usual_us is None else ""  # Else it was said with the saving
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    return f"{'; '.join(said)}{freed} ({how}){usual}{again}"
+    return f"{'; '.join(said)}{freed} ({how}){again}"
+
+
+def _usually(usual_us: float | None, now_us: float) -> str:
+    """Tell what an infinitely fast host usually saves, because the profiler slowed the real one. Empty if unknown."""
+    if usual_us is None:
+        return ""
+    return (
+        f", but usually only ≈ {duration(usual_us)} ({usual_us / now_us:.0%}), because the profiler halves the host's "
+        "speed (measured on H100 and H200)"
+    )
 
 
 def _other_idle(found: Recommendation) -> str:
     """Tell how much idle time an infinitely fast host would leave. Empty if that is little."""
     now, time = found.now, found.gpu_time
     idle = sum(x.us for x in divide_step(time) if x.name == "idle")
-    if now is None or not idle or not _is_as_profiled(found):
+    if now is None or not idle or not is_as_profiled(found):
         return ""
     left = idle - (now.now_us - now.ceilings.fast_host_us)
-    return f"; the other {duration(left)} of idle time have other causes" if left > LEAST * now.now_us else ""
+    return f"; {duration(left)} of idle time would remain" if left > LEAST * now.now_us else ""
 
 
-def _is_as_profiled(found: Recommendation) -> bool:
+def is_as_profiled(found: Recommendation) -> bool:
     """Tell whether the simulated host takes the time that it took under the profiler, which slows it."""
     now, time = found.now, found.gpu_time
     if now is None or time is None or not time.profiled:
@@ -115,7 +121,7 @@ def is_understated(found: Recommendation) -> bool:
     now = found.now
     if now is None or now.limit != COMMUNICATION or now.ceilings.next_limit != "host":
         return False
-    return now.beside_logs or _is_as_profiled(found)
+    return now.beside_logs or is_as_profiled(found)
 
 
 def bound_gain(step: Gain | None, gain: Gain | None, found: Recommendation) -> float | None:
@@ -127,7 +133,18 @@ def bound_gain(step: Gain | None, gain: Gain | None, found: Recommendation) -> f
     """
     if gain is None or not name_slowing_limit(step, gain, found) or found.now is None or found.now.limit != "host":
         return None
-    return gain.saving_us if found.now.beside_logs or _is_as_profiled(found) else None
+    return gain.saving_us if found.now.beside_logs or is_as_profiled(found) else None
+
+
+def estimate_gain(key: str, least_us: float, most_us: float | None, found: Recommendation) -> float | None:
+    """Estimate what a step gains from faster kernels if the host needs half of its traced time, µs.
+
+    ``key`` is the change in ``StepTimes.unslowed``. The gain lies between ``least_us`` (the host is as slow as in the
+    trace) and ``most_us`` (nothing waits for the host). None if ``most_us`` or the host's usual time is unknown.
+    """
+    if most_us is None or found.step is None or isinstance(found.step, str) or key not in found.step.unslowed:
+        return None
+    return min(max(found.step.unslowed[key].saving_us, least_us), most_us)
 
 
 def estimate_usual_gain(found: Recommendation) -> float | None:
@@ -138,13 +155,15 @@ def estimate_usual_gain(found: Recommendation) -> float | None:
     * The host's time without the profiler is known.
     * The host does not limit the step.
     * Even the traced step gains nearly nothing from an infinitely fast host. An example is one long gap in a trace.
+    * The step gains nearly as much as in the trace.
     """
     now = found.now
-    if now is None or now.limit != "host" or now.ceilings.half_host_us is None or not _is_as_profiled(found):
+    if now is None or now.limit != "host" or now.ceilings.half_host_us is None or not is_as_profiled(found):
         return None
     if now.ceilings.fast_host_us >= now.now_us * (1 - LEAST):
         return None
-    return max(now.ceilings.half_host_us - now.ceilings.fast_host_us, 0.0)
+    usual_us = max(now.ceilings.half_host_us - now.ceilings.fast_host_us, 0.0)
+    return usual_us if usual_us < (now.now_us - now.ceilings.fast_host_us) * (1 - LEAST) else None
 
 
 def name_limit(found: Recommendation) -> str:

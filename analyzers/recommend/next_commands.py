@@ -33,7 +33,7 @@ def check(
     run: str,
     runs: Iterable[str],
     job: str,
-    files: Sequence[str] = (),
+    files: str = "",
     actions: Sequence[str] = (),
     *,
     traced: bool = False,
@@ -43,13 +43,14 @@ def check(
     * ``run``: the run without the changes. ``runs``: all stored runs. The new run gets another name.
     * ``traced``: True if the run has a trace. Then the new run gets one, too, and their times are compared.
     * ``job``: the command of the job with the changes.
-    * ``files``: the override files that the job reads, as words of a shell command. A check of override files needs no
-      ``actions``, the names of changes to the job.
+    * ``files``: the folder with the override files that the job reads, as a word of a shell command. Empty without
+      such files. A check of override files needs no ``actions``, the names of changes to the job.
     """
     later = name_next_run(runs)
     by_action = [] if files else [word for name in actions for word in ("--action", name)]
     made = command_line(store, "capture", *(["--trace", "2"] if by_action or traced else []), "--run", later)
-    return f"{made} -- {job} && {' '.join([command_line(store, 'verify', run, later, *by_action), *files])}"
+    compared = command_line(store, "verify", run, later, *by_action)
+    return f"{made} -- {job} && {compared}{f' {files}' if files else ''}"
 
 
 def ingest_found(store: str | None, run: str, folder: str, scripts: Iterable[str]) -> str:

@@ -116,7 +116,8 @@ def counts(recommendation: Recommendation) -> str:
     """
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
-    out = f"{pluralize(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
+    out = f"{pluralize(found, 'finding')} about single calls, {overrides:,} with an override"
+    out += f"; left out: {reasons}" * bool(reasons)
     return out + f"; not used: {recommendation.not_used}" * bool(recommendation.not_used)
 
 

@@ -43,10 +43,10 @@ from logparse.text import (
 )
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
-_JOB = "your job's command"
+_JOB = "your command"
 _CHECK = {
-    True: "; check applies the changes, proves their use, and times them",
-    False: "; check applies the changes and proves their use, without times",
+    True: "check includes apply, proves its use and times it",
+    False: "check includes apply and proves its use (no times)",
 }
 """Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
@@ -260,23 +260,26 @@ def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
 def format_savings(todo: Sequence[Todo]) -> list[str]:
     """Return the saving of each recommended change as a text, all in one unit of time, for example ``82.5 of 330 ms``.
 
-    * ``≈``: an estimate.
+    * ``≈``: an estimate. Brackets have its range, or the most that is possible.
     * ``up to``: the largest possible saving.
     * ``0 or``: the saving rests on a condition.
     """
-    gains = [x.shown for x in todo]
-    most = [x.most_us for x in todo if x.most_us is not None]
-    numbers, unit = in_one_unit([*(us for x in gains if x is not None for us in (x.saving_us, x.now_us)), *most])
-    left, ends, out = iter(numbers[: len(numbers) - len(most)]), iter(numbers[len(numbers) - len(most) :]), []
-    for x, gain in zip(todo, gains, strict=True):
-        if gain is None:
+    known = [(x, x.shown) for x in todo]
+    times = [[] if gain is None else [gain.saving_us, gain.now_us, x.most_us, x.usual_us] for x, gain in known]
+    numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
+    left, out = iter(numbers), []
+    for (x, _), each in zip(known, times, strict=True):
+        if not each:
             out.append("unknown")
             continue
+        saved, now, most, usual = (next(left) if us is not None else None for us in each)
         # The heading names a step or a run. So a saving of a single call says that it is one.
         call = " a call" if x.unit == "call" and name_unit(todo) != "call" else ""
-        least = f"{mark(x)}{next(left)}"
-        to = "" if x.most_us is None else f" to {next(ends)}"
-        out.append(f"{least}{to} of {next(left)} {unit}{call}")
+        if usual is not None:
+            shown = f"≈ {usual} ({f'at most {saved}' if most is None else f'{saved} to {most}'})"
+        else:
+            shown = f"{mark(x)}{saved}" + ("" if most is None else f" to {most}")
+        out.append(f"{shown} of {now} {unit}{call}")
     return out
 
 
@@ -386,15 +389,17 @@ def _name_change(todo: Todo) -> str:
 def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:
     """Return one line or more for each command. The last line has the text ``rest``.
 
-    If several things to do are ``listed``, each label has the numbers of its things, such as ``apply 1``.
+    If several things to do are ``listed``, each line begins with the numbers of its things, as the list does.
     """
-    labels = [f"{x.label} {','.join(map(str, x.of))}" if x.of and listed > 1 else x.label for x in commands]
-    width = max([_LABEL, *(len(x) + 2 for x in labels)])
+    numbers = [",".join(map(str, x.of)) if listed > 1 else "" for x in commands]
+    column = max([0, *(len(x) for x in numbers)])
+    column = max(column, 2) + 1 if column else 0
+    width = column + max([_LABEL, *(len(x.label) + 2 for x in commands)])
     out: list[str] = []
-    for x, label in zip(commands, labels, strict=True):
-        line = f"{label:<{width}}{x.text}"
+    for x, number in zip(commands, numbers, strict=True):
+        line = f"{f'{number:>{column - 1}} ' if column else ''}{x.label}".ljust(width) + x.text
         out += _fold_command(line, width) if x.is_shell else _wrap_line(line, width)
-    return [*out, cut_to_width(f"{'rest':<{width}}{rest}")]
+    return [*out, cut_to_width(f"{' ' * column}rest".ljust(width) + rest)]
 
 
 def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written) -> Iterator[_Command]:
@@ -459,6 +464,11 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if untimed := [(x, name) for x, name in changes if name not in timed and name in _names_of_actions()]:
         tried = f"{command_line(None, 'try', *(name for _, name in untimed))} -- JOB"
         yield _Command("try", tried, numbers_of(x for x, _ in untimed))
+    read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
+    if read or actions:
+        traced, files = found.gpu_time is not None, here if read else ""
+        check = next_commands.check(written.store, found.run, written.runs, job, files, actions, traced=traced)
+        yield _Command("check", check, tuple(sorted({*applied, *by_action})))
     by_search = [x for x in todo if isinstance(x.remedy, Search)]
     searched = (found.findings[n - 1].problem for x in by_search for n in x.findings)
     wanted, scripts = names_of_scripts(searched), dict[str, str]()
@@ -470,13 +480,9 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     ]
     if searches:
         yield _Command("search", "; ".join(searches), numbers_of(by_search))
-    read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
-    changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
-    if changed or actions:
-        traced = found.gpu_time is not None
-        check = next_commands.check(written.store, found.run, written.runs, job, changed, actions, traced=traced)
-        yield _Command("check", check, tuple(sorted({*applied, *by_action})))
-        yield _Command("JOB", f"{_JOB}{_CHECK[traced]}", is_shell=False)
+    if read or actions:
+        optional = "; confirm is optional" if timed_again and applied else ""
+        yield _Command("JOB", f"{_JOB}; {_CHECK[found.gpu_time is not None]}{optional}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:
@@ -509,6 +515,12 @@ def _fold_command(line: str, indent: int = _LABEL) -> Iterator[str]:
     label before the command, and the indentation of the second and later lines.
     """
     while len(line) > COLUMNS and "'" not in line:
+        # A line may end with "&&". Else the rest of a command is on the next line, after a backslash.
+        joint = line.rfind(" && ", indent, COLUMNS - 2)
+        if joint > 0:
+            yield line[: joint + 3]
+            line = f"{' ' * indent}{line[joint + 4 :]}"
+            continue
         place = line.rfind(" ", 0, COLUMNS - 1)
         if line[: max(place, 0)][indent:].strip():
             yield f"{line[:place]} \\"

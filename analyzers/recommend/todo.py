@@ -48,7 +48,7 @@ class Todo:
     * ``most_us``: the most that the step may gain, µs, if the profiler or logs slowed the host of the simulated step.
       Without them the step gains something between the saving of ``step`` and this. Else None.
     * ``usual_us``: what the step gains if its host needs half of its traced time, µs, as usual without the profiler
-      (docs/measurement.md). None if the time without the profiler is known, or if the change does not help the host.
+      (docs/measurement.md). None if the time without the profiler is known, or if the host's speed does not matter.
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
     * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
@@ -158,17 +158,21 @@ def gain(todo: Todo) -> str:
     * ``45.4 → 41.1 ms``: measured or simulated
     * ``≈ 45.4 → 41.1 ms``: estimated
     * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
-    * ``up to 18.5 of 45.4 ms``: a bound, not measured
+    * ``≈ 15 of 45.4 ms``: as usual without the profiler (``usual_us``)
+    * ``up to 18.5 of 45.4 ms, usually ≈ 15 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
     shown = todo.shown
     if shown is None:
         return "unknown"
+    if todo.at_most:
+        usual = "" if todo.usual_us is None else f", usually ≈ {duration(todo.usual_us)}"
+        return f"up to {join_times(todo.gained_us, 'of', shown.now_us)}{usual}"
+    if todo.usual_us is not None:
+        return f"≈ {join_times(todo.usual_us, 'of', shown.now_us)}"
     if todo.most_us is not None:
         (least, most, now), unit = in_one_unit([todo.gained_us, todo.most_us, shown.now_us])
         return f"≈ {least} to {most} of {now} {unit}"
-    if todo.at_most:
-        return f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
     if todo.assumes:
         return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
     return mark(todo) + join_times(shown.now_us, "→", shown.then_us)
@@ -184,6 +188,11 @@ def mark(todo: Todo) -> str:
     if todo.most_us is not None:
         return "≈ "
     return "0 or " if todo.assumes else "≈ " if todo.sureness == "estimated" else ""
+
+
+def expected_text(todo: Todo) -> str:
+    """Write how much time is expected to be saved, such as ``≈ 6 ms`` or ``up to 8.5 ms``."""
+    return f"{mark(todo) if todo.usual_us is None else '≈ '}{duration(todo.expected_us)}"
 
 
 def interval_text(todo: Todo) -> str:
@@ -204,7 +213,7 @@ def interval_text(todo: Todo) -> str:
 
 
 def kernels_text(todo: Todo) -> str:
-    """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms``.
+    """Write the time of the kernels before and after a change as text, like ``the changed kernels 54.9 → 51.2 ms``.
 
     It is empty if the step's time or the kernels' saving is unknown, or if the change shortens a wait instead.
     """
@@ -213,7 +222,12 @@ def kernels_text(todo: Todo) -> str:
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.
     but = ""
-    if todo.most_us is not None:
+    if todo.usual_us is not None:
+        but = (
+            f", of which the job gains ≈ {duration(todo.usual_us)} if the host is twice as fast as in the trace "
+            f"(usual without the profiler), {duration(todo.gained_us)} if it is as slow as in the trace"
+        )
+    elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"
     elif todo.slowed_by:
@@ -221,12 +235,15 @@ def kernels_text(todo: Todo) -> str:
         most = "at most " if todo.at_most else ""
         gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
         but = f", but {todo.slowed_by} limits the job's gain to {gains}"
-    return f"kernels {join_times(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
+    return f"the changed kernels {join_times(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
 
 
 def usual_text(todo: Todo) -> str:
-    """Write what a change for the host gains without the profiler, as text. Empty if that is unknown."""
-    if todo.usual_us is None:
+    """Write what a change for the host gains without the profiler, as text. Empty if that is unknown.
+
+    It is also empty for a change that makes kernels faster, because ``kernels_text`` says it.
+    """
+    if todo.usual_us is None or todo.most_us is not None:
         return ""
     return f"usually ≈ {duration(todo.usual_us)} without the profiler"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analyzers.actions import ActionResult
 from analyzers.recommend.apply_module import alternatives, calls, choose_default_changes
 from analyzers.recommend.files_action import USER_FIND_DB
-from analyzers.recommend.limit import bound_gain, name_slowing_limit
+from analyzers.recommend.limit import bound_gain, estimate_gain, name_slowing_limit
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import NOTHING, UNSETTLED, Todo, Unit
 from analyzers.recommend.todo_from_findings import warn_of_doubt
@@ -88,7 +88,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     exact, name = result.action.exact, result.action.name
     changes += f", if {assumes}" if assumes else ""
     remedy: Remedy = UseRows() if files else ChangeProgram(name, f"use {name}")
-    title = remedy.title([found.findings[n - 1].problem for n in rows]) + " of the user find-db" * assumed
+    title = remedy.title([found.findings[n - 1].problem for n in rows]) + ", from the user find-db" * assumed
     unit: Unit = "step" if result.steps else "run"
     in_job = name in found.in_job
     if files:
@@ -96,6 +96,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     else:
         doubt = NOTHING if (result.job_gain.saving_low_us or 0.0) <= 0 else ""
     step, gain = found.step_gain(name), result.job_gain.per(result.steps or 1.0)
+    most_us = None if in_job or assumes else bound_gain(step, gain, found)
     return Todo(
         name=name,
         title=title,
@@ -111,7 +112,8 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         confirmed=sure,
         doubt="" if in_job else doubt,
         slowed_by="" if in_job else name_slowing_limit(step, gain, found),
-        most_us=None if in_job or assumes else bound_gain(step, gain, found),
+        most_us=most_us,
+        usual_us=estimate_gain(name, step.saving_us, most_us, found) if step is not None else None,
         assumes=assumes,
     )
 

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Sequence
 from analyzers.findings.finding import RESTS_ON
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.files_action import OVERRIDES
-from analyzers.recommend.limit import DATA, bound_gain, estimate_usual_gain, is_understated, name_slowing_limit
+from analyzers.recommend.limit import (
+    DATA,
+    bound_gain,
+    estimate_gain,
+    estimate_usual_gain,
+    is_understated,
+    name_slowing_limit,
+)
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import NOTHING, UNCONFIRMED, Todo, Unit
 from analyzers.recommend.whole import LEAST, whole_us
@@ -73,6 +80,7 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
     if in_job:
         step, bound = found.step_gain(name), None
     remedy = findings[0].remedy
+    most_us = None if in_job or bounds or unit == "call" or step is bound else bound_gain(step, gain, found)
     return Todo(
         name=name,
         title=remedy.title([x.problem for x in findings]) or f"follow the advice of {name}",
@@ -86,7 +94,8 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         step=step,
         bounded=step is not None and step is bound,
         slowed_by="" if in_job else name_slowing_limit(step, gain, found),
-        most_us=None if in_job or bounds or unit == "call" or step is bound else bound_gain(step, gain, found),
+        most_us=most_us,
+        usual_us=estimate_gain(key, step.saving_us, most_us, found) if step is not None else None,
         rests_on="" if in_job else _rests_on(findings),
         doubt=warn_of_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
@@ -205,6 +214,10 @@ def list_remarks(found: Recommendation) -> list[Todo]:
         if understated:
             step = gain
         estimated: Sureness = "estimated" if understated else "unknown"
+        most_us = bound_gain(step, gain, found) if known else None
+        usual_us = estimate_usual_gain(found) if waits == "host" else None
+        if step is not None and most_us is not None:
+            usual_us = estimate_gain(remark.analyzer, step.saving_us, most_us, found)
         if saved >= LEAST * whole:
             out.append(
                 Todo(
@@ -218,9 +231,9 @@ def list_remarks(found: Recommendation) -> list[Todo]:
                     changes=remark.remedy.changes,
                     step=step,
                     waits=waits == "host",
-                    usual_us=estimate_usual_gain(found) if waits == "host" else None,
+                    usual_us=usual_us,
                     slowed_by=name_slowing_limit(step, gain, found),
-                    most_us=bound_gain(step, gain, found) if known else None,
+                    most_us=most_us,
                     rests_on=_AS_TRACED if understated else _rests_on([remark]),
                     waits_for=waits or "",
                 )

@@ -33,7 +33,7 @@ def rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, bool, float, floa
     sure = SURENESS.index("unknown" if unsure else todo.sureness)
     # Equally sure gains without a condition come first. Then they are sorted by the time that a step gains, then by GPU
     # time.
-    return todo.unit == "call", sure, bool(todo.assumes), -todo.gained_us, -todo.saving_us, todo.name
+    return todo.unit == "call", sure, bool(todo.assumes), -todo.expected_us, -todo.saving_us, todo.name
 
 
 def is_hidden(todo: Todo, time: GpuTime | None) -> bool:

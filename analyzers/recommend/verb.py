@@ -73,11 +73,11 @@ def _read_comparable(finding: Finding) -> str | None:
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
     """Add to a recommendation the time of a step with each change, simulated from the job's traces."""
-    from analyzers.recommend.step_times import StepTimes, expected_steps, step_times  # Only runs with traces need this.
+    from analyzers.recommend.step_times import StepTimes, step_times, with_expected  # Only runs with traces need this.
 
     step = step_times(tables, recommendation.actions)
     if isinstance(step, StepTimes):
-        step = replace(step, expected=expected_steps(recommendation, tables))
+        step = with_expected(step, recommendation, tables)
         marked, time = gpu_time(tables), recommendation.gpu_time
         if marked is not None and time is not None and time.steps != marked.steps:  # The user states the steps.
             step = step.of_part((time.steps or 1.0) / (marked.steps or 1.0))

@@ -15,7 +15,7 @@ from analyzers.recommend.apply_module import choose_default_changes
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
 from analyzers.recommend.limit import DATA, describe_limit, name_limit, name_next_limit
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, Unit, gain, mark, name_saving_unit
+from analyzers.recommend.todo import Todo, Unit, expected_text, gain, name_saving_unit
 from analyzers.recommend.todo_from_actions import find_hidden_changes, list_actions, with_combination
 from analyzers.recommend.todo_from_findings import list_findings, list_remarks
 from analyzers.recommend.todo_order import is_hidden, rank
@@ -177,13 +177,12 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     if larger is not None:
         following = f", then {x}" if (x := name_next_limit(found)) else ""
         why = "" if told or not _eases(larger, found) else f"{limit} is the limit{following}"
-        sure = "" if larger.at_most else larger.certainty
-        because = f" ({'; '.join(filter(None, [sure, why]))})" if sure or why else ""
-        more = f"; larger but less sure: {larger.title}, {mark(larger)}{duration(larger.gained_us)}{because}"
+        because = f" ({why})" if why else ""
+        more = f"; larger but less sure: {larger.title}, {expected_text(larger)}{because}"
         told = told or bool(why)
     more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""
-    slowed = ", but the profiler slowed it" if first.most_us is not None else ""
-    ends = "" if told else f"; {more_of_kernels}{limit} is the limit{slowed}"
+    in_trace = "in the trace " if first.most_us is not None else ""
+    ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
     each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     has_share = whole and first.most_us is None and round(1 - shown.ratio, 2) > 0
@@ -248,4 +247,12 @@ def explain_empty_list(found: Recommendation) -> str:
     text = (
         f"nothing worth doing: no better solution is known for any of {pluralize(ceiling.problems, 'measured problem')}"
     )
-    return f"{text}; {untimed:.1%} of calls untimed" if untimed >= 0.001 else text
+    text += f"; {untimed:.1%} of calls untimed" if untimed >= 0.001 else ""
+    # A run with slow convolutions looks finished if no log of it has convolutions.
+    called = {text.split(" ", 1)[0] for text in found.calls}
+    unseen = [word for kind, word in _KINDS.items() if called and called.isdisjoint(kind)]
+    return f"{text}; no file of the run shows a call of a {unseen[0]}" if unseen else text
+
+
+_KINDS = {("conv",): "convolution", ("gemm", "grouped"): "GEMM"}
+"""The word for each kind of problem, by the first words of such a problem's text."""

@@ -74,6 +74,15 @@ def scripts_of(overrides: Path) -> list[Path]:
     return sorted(folder.glob("*/apply.sh")) or sorted(folder.glob("apply.sh"))
 
 
+def files_of(overrides: Path) -> list[Path]:
+    """Return the override files that the scripts ``apply.sh`` of a folder make a job read.
+
+    Each script lists them, one per line, after the word ``file``.
+    """
+    words = ((x.parent, line) for x in scripts_of(overrides) for line in x.read_text(encoding="utf-8").splitlines())
+    return [folder / line.removeprefix("file ") for folder, line in words if line.startswith("file ")]
+
+
 def asked_of(overrides: Path) -> Asked:
     """Return which settings and scripts ``logparse run --with FOLDER`` should apply to the job.
 

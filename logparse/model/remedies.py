@@ -71,7 +71,8 @@ class UseRows:
         return f"use {self.override.solution.text}" if self.override is not None else "use rows"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
-        return f"use {_pluralize(len(set(problems)), 'faster solution')}"
+        noun = "" if (kind := _name(problems)) == "problem" else f"{kind} "
+        return f"use {_pluralize(len(set(problems)), f'faster {noun}solution')}"
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,11 @@ Target = Annotated[
 Job = Annotated[list[str], argument("Command that runs the job, after `--`.")]
 Out = Annotated[Path, path("Folder to write the files to.", "--out")]
 Files = Annotated[
-    list[str], argument("Override files, such as a TunableOp CSV, a hipBLASLt tuning file or a MIOpen user find-db.")
+    list[str],
+    argument(
+        "Override files, such as a TunableOp CSV, a hipBLASLt tuning file or a MIOpen user find-db. A folder with an "
+        "apply.sh stands for the files that it lists."
+    ),
 ]
 Gpus = Annotated[
     int, option("GPUs that one process sees; one copy of a TunableOp CSV is written per GPU.", "--gpus", min=1)

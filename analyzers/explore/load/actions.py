@@ -23,8 +23,8 @@ from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import verdict
 from logparse.libraries.override_formats import writers_for
-from logparse.model import ChangeProgram, Replay, Search, Setting, UseRows
-from logparse.quoting import file_name, shell_word
+from logparse.model import Advise, ChangeProgram, Replay, Search, Setting, UseRows
+from logparse.quoting import file_name
 from logparse.store import command_line
 from logparse.store.settling import settling
 from logparse.text import duration, join_times, pluralize
@@ -83,6 +83,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
+    short_of_advice = isinstance(todo.remedy, Advise) and bool(advice)
     waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
     return Card(
         name=todo.name,
@@ -91,7 +92,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         saves=_format_saving(todo),
         gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
         evidence=todo.certainty,
-        changes=_settle(todo) if todo.assumes else change_text(todo),
+        changes=_settle(todo) if todo.assumes else "" if short_of_advice else change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
         commands=_list_commands(todo, results, recommendation, store, runs),
         mark=_MARKS.get(waits or "", ""),
@@ -120,13 +121,15 @@ def _format_saving(todo: Todo) -> str:
     For example:
 
     * ``110 ms``: measured
-    * ``≈ 6 ms``: estimated
+    * ``≈ 6 ms``: estimated, or as usual without the profiler
     * ``≈ 1 to 6 ms``: estimated, and the profiler slowed the host
     * ``up to 8.5 ms``: only a bound is known
     * ``0 or 9 ms``: it rests on a condition
     """
     if todo.shown is None:
         return "unknown"
+    if todo.usual_us is not None:
+        return f"≈ {duration(todo.usual_us)}"
     if todo.most_us is not None:
         return f"≈ {join_times(todo.gained_us, 'to', todo.most_us)}"
     return f"{mark(todo)}{duration(todo.gained_us)}"
@@ -155,9 +158,8 @@ def _list_commands(
         if todo.assumes:
             return tuple(("settle", line) for line in settling(store, run, ()))
         applied = f"{command_line(None, 'run', '--with', folder)} -- JOB"
-        files = [f"{folder}/*/{shell_word(name)}" for name in _names_of_override_files(found)]
-        traced = found.gpu_time is not None
-        checked = next_commands.check(store, run, runs, applied, files, traced=traced) if files else None
+        traced, reads = found.gpu_time is not None, _writes_override_files(found)
+        checked = next_commands.check(store, run, runs, applied, folder, traced=traced) if reads else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
         steps = (("confirm", confirmed), ("write", write), ("apply", applied), ("check", checked))
         return tuple((label, str(line)) for label, line in steps if line)
@@ -167,7 +169,7 @@ def _list_commands(
         search = f'for S in {places}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
         # The last command lists the rows that use what the search has found.
         ingest = next_commands.ingest_found(store, run, f"{folder}/*", scripts)
-        return ("write", write), ("search", search), ("ingest", ingest), ("write", write)
+        return ("write", write), ("search", search), ("ingest", ingest), ("again", write)
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
         program = f"PYTHONPATH={folder} python YOUR_PROGRAM"
@@ -180,10 +182,10 @@ def _list_commands(
     return (("explain", command_line(store, "recommend", "--run", run, "--explain", todo.name)),)
 
 
-def _names_of_override_files(found: Recommendation) -> list[str]:
-    """Return the names of the files with override rows that ``recommend`` would write, without writing them.
+def _writes_override_files(found: Recommendation) -> bool:
+    """Tell whether ``recommend`` would write a file with override rows, without writing it.
 
-    A name depends on the library and the machine only, so the first row of each of them is enough.
+    That depends on the library and the machine only, so the first row of each of them is enough.
     """
     firsts: dict[object, Finding] = {}
     for finding in found.findings:
@@ -191,8 +193,7 @@ def _names_of_override_files(found: Recommendation) -> list[str]:
             firsts.setdefault((row.solution.library, type(row.problem), frozenset(row.target.items())), finding)
     some, writers = replace(found, findings=tuple(firsts.values()), ladder=()), tuple(writers_for(found.overrides))
     made = [make_files(some, facts, writers, Settings()) for facts in targets(some, Settings()).values()]
-    names = (x.name for of in made for x in of.files if x.name != apply_script.NAME and apply_script.settings_of(x))
-    return list(dict.fromkeys(names))
+    return any(x.name != apply_script.NAME and apply_script.settings_of(x) for of in made for x in of.files)
 
 
 def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:

@@ -112,16 +112,12 @@ Names: TypeAlias = tuple[str, str]
 def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     """Return a sentence that says what changed from the earlier run to the later one.
 
-    First are the changes, then whether the job is faster, and last what only one of the runs logs. ``totals`` comes
+    First is whether the job is faster, then the changes, and last what only one of the runs logs. ``totals`` comes
     from ``queries.changes``, without filters.
     """
     here, there = (_with_end(x) for x in names)
     picked, picks = int(totals["picked"]), int(totals["repicked"])
-    said = [
-        f"{picks:,} of {pluralize(picked, 'pick')} changed"
-        if picked
-        else "no choice of the library is known in both runs"
-    ]
+    said: list[str] = []
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
     if step:
         name, us, old = step
@@ -130,8 +126,9 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
         said.append(verdict_of(totals))
     else:
         said.append("whether the job is faster is not known: the runs have no times that can be compared")
+    said.append(f"{picks:,} of {pluralize(picked, 'pick')} changed" if picked else "no pick is known in both runs")
     if not step and totals["both_picks"]:
-        said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)}")
+        said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)} at the calls of {here}")
     said += [
         f"logged calls of {_noun(kind)}s {old:,}{_in_processes(many)} → {now:,}{_in_processes(few)}"
         for kind, old, now, many, few in known.calls
@@ -629,7 +626,8 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     detail, head = sentence(action.detail), html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
     sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
     basis = [html.span(f" · {make_printable(action.basis)}.", class_="basis")] if action.basis else []
-    told = [detail] if detail and action.detail not in action.changes else []
+    how = [sentence(action.changes)] if action.changes else []
+    how += [detail] if detail and action.detail not in action.changes else []
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     joined = [x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]
     return html.li(
@@ -641,7 +639,7 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
                 if action.saves != "unknown"
                 else []
             ),
-            html.p([html.b("How: "), *_prose(" ".join([sentence(action.changes), *told]))]),
+            html.p([html.b("How: "), *_prose(" ".join(how))]),
             *boxed,
             html.p([*joined, copy], class_="ends") if ends or copy else None,
         ]
@@ -668,7 +666,8 @@ def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
         for (label, line), end in zip(commands, ends, strict=True)
     ]
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
-    said += ["check runs the job again with the files"] if "check" in dict(commands) else []
+    said += ["confirm is optional, and needs the GPU"] if "confirm" in dict(commands) else []
+    said += ["check includes apply, and proves that the files are used"] if "check" in dict(commands) else []
     note = [html.p(f"{'; '.join(said)}.", class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
 
@@ -701,7 +700,7 @@ WORDS: Mapping[str, str] = {
     "other pass. The passes do the same work, so about 1 is usual",
     "≈": "estimated, not measured",
     "solution": "a kernel, or an algorithm of several kernels, that a library can run for a problem",
-    "pick": "the solution that the library chose by itself",
+    "pick": "the solution that the job ran: the library's own choice, or the one of an override row",
     "the surest first": "savings that were measured in the job come first, then those measured alone, estimated, and "
     "those of which only an upper bound is known. Equally sure ones are listed by size. A saving below 2% of the step, "
     "and what a measurement is expected to find, stand among the upper bounds",

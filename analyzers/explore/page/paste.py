@@ -95,7 +95,7 @@ def _sentence(row: Row) -> str:
     if pd.isna(row["pick_us"]):
         return f"The best known solution is {best}. The library's pick is not timed, so no gain is claimed."
     if row["loss_us"] <= 0:
-        return f"The library's pick is the best known solution, {best}, so there is nothing to do."
+        return f"The job already runs the best known solution, {best}, so there is nothing to do."
     return f"{row['pick']} takes {duration(row['pick_us'])}; the best known solution is {best}."
 
 
@@ -167,9 +167,9 @@ def _none_proposed(row: Row) -> str:
         return f"no known solution takes the expected {duration(row['aim_us'])}{whose}, so recommend writes no override"
     if row["best"] == row["pick"]:
         return (
-            "only the kernel that the library chose is timed"
+            "only the solution that the job runs is timed"
             if pd.isna(row["pick_us"])
-            else "the kernel that the library chose is the fastest known one"
+            else "the job already runs the fastest known solution"
         )
     return "the best known time is not a proven gain, so recommend writes no override"
 

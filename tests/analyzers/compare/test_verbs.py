@@ -17,7 +17,7 @@ from analyzers.overrides.coverage import coverage, rows
 from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.export import lines as export_lines
 from analyzers.overrides.export import of_store as export
-from analyzers.overrides.lint import lint, lint_files, note_rows, unread_lines
+from analyzers.overrides.lint import files_in, lint, lint_files, note_rows, unread_lines
 from analyzers.overrides.merge import merge
 from analyzers.overrides.write import write
 from logparse.cli import app
@@ -124,6 +124,18 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
 def test_what_is_not_checked_is_reported(file: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         lint_files([str(SAMPLES / file)])
+
+
+def test_a_folder_stands_for_the_files_that_its_apply_sh_lists(tmp_path: Path) -> None:
+    """``verify`` of a folder checks what ``run --with`` applies, and not what a search has written beside it."""
+    for name in ("tunableop_results0.csv", "found_later.csv"):
+        shutil.copy(TUNED, tmp_path / name)
+    with pytest.raises(InputError, match=r"no apply\.sh that lists override files"):
+        files_in([str(tmp_path)])
+    (tmp_path / "apply.sh").write_text("here << 'END'\nfile tunableop_results0.csv\nfact arch gfx942\nEND\n")
+    listed = str(tmp_path / "tunableop_results0.csv")
+    assert files_in([str(tmp_path), listed]) == [listed]
+    assert [x.name for x in lint_files([str(tmp_path.parent / tmp_path.name)])[0]] == ["tunableop_results0.csv"]
 
 
 def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) -> None:

@@ -349,7 +349,7 @@ def test_rendering(found: Recommendation) -> None:
     text = report(found, [])
     assert "1.2 ms of the 5.8 ms of calls with two measured times" in text
     assert "(93.8% of all calls)" in text
-    assert "4 findings, 2 with an override" in text
+    assert "4 findings about single calls, 2 with an override" in text
     table = render.rows(found)
     assert table["saving_us"].tolist()[:3] == pytest.approx([15708.0, 1100.0, 100.0])
     assert table["kind"].tolist() == ["conv", "gemm", "gemm", "gemm"]
@@ -366,7 +366,7 @@ def test_rendering(found: Recommendation) -> None:
         "",
         "* ceiling (greatest possible saving): unknown, because no search timed both the kernels that run now and "
         "other kernels",
-        "* 0 findings, 0 with an override",
+        "* 0 findings about single calls, 0 with an override",
     ]
     for lines in ("call_lines", "measurement_lines"):  # TunableOp's untuned keys; bench output of all solutions
         held = recommend(tables(sources=[{"source_id": "m", "run": "r", lines: 5}]), Settings())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pytest
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import naive_convolution, slow_wrw
+from analyzers.overrides.lint import files_in
 from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.todo import gain
@@ -230,7 +230,7 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
         lines = screen.screen(found, screen.Written(tmp_path / "overrides", written, runs=runs))
         command = " ".join(" ".join(lines).replace("\\", "").split())
         with_files = "logparse run --with $D -- JOB"
-        assert f"capture --run {label} -- {with_files} && logparse verify before {label} $D/" in command
+        assert f"capture --run {label} -- {with_files} && logparse verify before {label} $D " in command
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -244,15 +244,15 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
     found = recommend(samples(*(str(x.relative_to(SAMPLES)) for x in sorted(files)))(tmp_path), Settings())
-    lines = re.sub(r"\\\n *", "", "\n".join(print_screen(found, Path() if relative else tmp_path)))
+    lines = re.sub(r" (\\|&&)\n *", r" \1 ", "\n".join(print_screen(found, Path() if relative else tmp_path)))
     # A log of hipBLASLt and a find-db of MIOpen state different facts about one machine, so there are two folders.
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
-    assert re.search(r"^apply [\d,]+ +logparse run --with \$D -- JOB$", lines, re.MULTILINE)
-    [place] = re.findall(r"^first +D=(.*)$", lines, re.MULTILINE)
-    [check] = re.findall(r"^check .* && logparse verify \S+ \S+ (.*)$", lines, re.MULTILINE)
-    checked = [x for word in check.split() for x in Path().glob(word.replace("$D", os.path.relpath(place)))]
-    assert {x.parent.name for x in checked} == {x.name for x in folders}
+    assert re.search(r"^ *[\d,]+ apply +logparse run --with \$D -- JOB$", lines, re.MULTILINE)
+    [place] = re.findall(r"^ *first +D=(.*)$", lines, re.MULTILINE)
+    [check] = re.findall(r"^ *[\d,]+ check .* && logparse verify \S+ \S+ (.*)$", lines, re.MULTILINE)
+    checked = files_in([check.replace("$D", place)])
+    assert {Path(x).parent.name for x in checked} == {x.name for x in folders}
 
 
 def test_savings_have_one_unit_and_a_certainty(tmp_path: Path) -> None:
@@ -349,8 +349,9 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     found = replace(recommend(host(), Settings()), actions=(action,))
     conclusion, lines = verdict(found), print_screen(found, tmp_path)
     assert "padded_output" in [x.name for x in (conclusion.todo if shows else conclusion.unseen)]
-    assert [x.split()[0] for x in lines if x.startswith(("apply ", "check "))] == ["apply", "check"] * shows
-    check = re.sub(r"\\\n *", "", "\n".join(lines)).partition("\ncheck ")[2]
+    labels = [x.split()[:2][-1] for x in lines if re.match(r" *1? ?(apply|check) ", x)]
+    assert [x for x in labels if x in ("apply", "check")] == ["apply", "check"] * shows
+    check = "\n".join(lines).partition(" check ")[2]
     assert ("--action padded_output" in check) == shows
     made = (tmp_path / "overrides/apply.py").read_text()
     assert ("CHOSEN = ('padded_output', )" in made) == shows
@@ -387,8 +388,8 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     assert by_name in screen.explain_change(found, "rough")
     assert by_name in (tmp_path / "overrides/report.md").read_text().splitlines()
     assert "add to the program:  import apply; " in (tmp_path / "overrides/report.md").read_text()
-    assert any(re.match("apply 2 +add to the program:  import apply; ", x) for x in lines)
-    check = "".join(print_screen(found, tmp_path)[-4:-1])
+    assert any(re.match(" 2 apply +add to the program:  import apply; ", x) for x in lines)
+    check = "\n".join(lines).partition(" check ")[2]
     assert ("--action exact" in check, "rough" in check) == (True, False)
 
 
@@ -401,4 +402,4 @@ def test_kernels_without_visible_effect_are_not_proposed(tmp_path: Path) -> None
     small = tuple(replace(x, steps=1000.0) for x in found.actions)
     held = replace(found, actions=small, gpu_time=waits.gpu_time)
     assert [x.name for x in verdict(held).unseen] == ["overrides"]
-    assert not [x for x in print_screen(held, tmp_path) if x.startswith(("apply ", "check "))]
+    assert not [x for x in print_screen(held, tmp_path) if re.match(r"[ \d,]*(apply|check) ", x)]

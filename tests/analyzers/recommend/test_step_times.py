@@ -85,7 +85,11 @@ TODO = Todo(
 
 def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
     todo = replace(TODO, gain=Gain(27_500, 24_100), step=Gain(54_900, 54_900))
-    assert (gain(todo), kernels_text(todo), todo.gained_us) == ("54.9 → 54.9 ms", "kernels 27.5 → 24.1 ms", 0)
+    assert (gain(todo), kernels_text(todo), todo.gained_us) == (
+        "54.9 → 54.9 ms",
+        "the changed kernels 27.5 → 24.1 ms",
+        0,
+    )
     todo = replace(todo, step=None)
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("27.5 → 24.1 ms", "", 3_400)
 
@@ -99,7 +103,7 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
     (search,) = (x for x in verdict(held).todo if x.name == "search")
     assert (gain(search), kernels_text(search)) == (
         "up to 2.2 of 54.9 ms",
-        "kernels 16.4 ms → 657 µs, but the host limits the job's gain to at most 2.2 of these 15.7 ms",
+        "the changed kernels 16.4 ms → 657 µs, but the host limits the job's gain to at most 2.2 of these 15.7 ms",
     )
     assert dict(verdict(held).gains)["unknown"] == search.gained_us, "how much of that comes true is not known"
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
