@@ -6,11 +6,13 @@ Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in texts o
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from logparse.groups import in_groups
 from logparse.quoting import make_printable, markup
-from logparse.text import kernel_name
+from logparse.text import kernel_name, shorten_texts
 
 
 def escape(text: object, longest: int = 120) -> str:
@@ -20,10 +22,27 @@ def escape(text: object, longest: int = 120) -> str:
     characters is shortened in its middle.
     """
     plain = make_printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
-    if len(plain) > longest:
-        head = longest * 2 // 3
-        plain = plain[:head] + "…" + plain[len(plain) - (longest - head - 1) :]
-    return markup(plain)
+    return markup(_cut_middle(plain, longest))
+
+
+def _cut_middle(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    return text[:head] + "…" + text[len(text) - (longest - head - 1) :]
+
+
+_NAMESPACES = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::|\bstd::")
+"""Parts of the names of PyTorch's kernels that many kernels have in common."""
+
+
+def shorten_names(names: Sequence[str], longest: int) -> list[str]:
+    """Shorten names of kernels or operators to at most ``longest`` characters, so that they can still be told apart."""
+    cut = {name: _cut_middle(_NAMESPACES.sub("", name), longest) for name in names}
+    for group in in_groups(cut, cut.__getitem__).values():
+        if len(group) > 1:  # They differ at another place.
+            cut |= zip(group, shorten_texts(group, longest), strict=True)
+    return [cut[name] for name in names]
 
 
 def distinct(names: Iterable[str]) -> list[str]:

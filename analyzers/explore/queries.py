@@ -365,6 +365,17 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     return con.execute(sql, parameters).df()
 
 
+def count_solvers(con: duckdb.DuckDBPyConnection) -> dict[str | None, int]:
+    """Count the layers of the run by the solution that takes the time of their backward-weight pass, without filters.
+
+    A layer counts if another of its passes has a time, too. An unknown solution has the key None.
+    """
+    sql = """
+        select w_solution, count(*) from points where direction = 'W' and w_us > 0 and sibling_us > 0
+        group by 1 order by 1"""
+    return {solution: int(count) for solution, count in con.execute(sql).fetchall()}
+
+
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """Return sums that compare the selected GEMMs and convolutions in this run and in another run.
 

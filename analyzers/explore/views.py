@@ -63,7 +63,7 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
             return regret(queries.regrets(con, chosen), queries.find_largest_savings(con, chosen), theme)
         case "weights":
             drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "w_us"))
-            return backward_weights(drawn.rows, theme, remark=drawn.note)
+            return backward_weights(drawn.rows, queries.count_solvers(con), theme, remark=drawn.note)
         case "compare":
             drawn, totals = queries.sample(con, chosen, COMPARE, ("other_us", "here_us")), queries.changes(con, chosen)
             return compare(drawn.rows, totals, theme, names=style.names, remark=drawn.note, headed=style.headed)

@@ -145,18 +145,32 @@
     for (const x of card.querySelectorAll('a, button')) x.tabIndex = card === chosen ? 0 : -1;
   });
   document.addEventListener('focusin', (event) => { const card = event.target.closest('.cards li'); if (card) cards(card); });
-  // What another run than the chosen one had is grey until what belongs to the chosen one is there.
-  const PIECES = ['around', 'chart', 'rows'];
+  // When another run is chosen, the page names it at once. What belongs to the run before is hidden until its own is there.
+  const PIECES = ['around', 'chart', 'rows'], BONES = ['p', { class: 'skeleton' }, [['span', { class: 'bone' }, []], ['span', { class: 'bone' }, []]]];
   const renewed = (piece) => $('page').classList.remove(`old-${piece}`);
+  const nameOf = (run) => {
+    if (run === null) return page.first;
+    return [...$('runs').querySelectorAll('ul a')].find((x) => new URLSearchParams(x.href_).get('run') === run)?.textContent;
+  };
   const outdate = () => {
-    if (page.of !== undefined && page.of !== runs()) PIECES.forEach((x) => $('page').classList.add(`old-${x}`));
-    page.of = runs();
+    const query = new URLSearchParams(page.search), now = runs(), view = query.get('view') || 'overview';
+    const old = page.of !== undefined && page.of !== now;
+    page.of = now;
+    if (!old) return;
+    PIECES.forEach((x) => $('page').classList.add(`old-${x}`));
+    const run = nameOf(query.get('run')), other = view === 'compare' && query.has('compare') && nameOf(query.get('compare'));
+    fill($('verdict'), [['strong', {}, `Reading ${!run ? 'the store' : other ? `runs ${run} and ${other}` : `run ${run}`} …`], BONES]);
+    fill($('answer'), view === 'overview' ? [BONES] : []);
+    fill($('after'), []);
+    const button = $('runs').querySelector('summary, span');
+    if (run && button) { fill(button, ['Run ', ['b', {}, run]]); put(button, 'title', run); }
   };
   const surround = (made) => {
     for (const id of ['verdict', 'tabs', 'chips', 'intro', 'answer', 'after', 'runs']) fill($(id), made[id]);
     children($('facets'), made.filters.length, group).forEach((x, i) => showGroup(x, made.filters[i]));
     put($('base'), 'textContent', made.base);
     put($('content'), 'className', made.content);
+    if (!/[?&](run|compare)=/.test(page.search) && made.names) [page.first] = made.names;
     renewed('around');
     put($('doing'), 'textContent', made.doing);
     views();
@@ -196,6 +210,13 @@
     chart.querySelectorAll('.modebar-btn').forEach((x) => { x.tabIndex = -1; });  // the keyboard passes one stop per chart
     for (const [name, value] of Object.entries(given)) if (chart.getAttribute(name) !== value) chart.setAttribute(name, value);
   };
+  // A name in the legend may be shortened. Its tooltip is the whole one, which is escaped for plotly.
+  const nameLegend = (plot) => plot.querySelectorAll('.legend .traces').forEach((node) => {
+    const whole = node.__data__?.[0]?.trace.meta, over = node.querySelector('.legendtoggle');
+    if (!whole || !over || over.firstChild) return;
+    over.append(document.createElementNS('http://www.w3.org/2000/svg', 'title'));
+    over.firstChild.textContent = new DOMParser().parseFromString(whole, 'text/html').body.textContent;
+  });
   const drawn = new Map();  // by view: what it was drawn from, its plot (null: it has none) and the height of its box
   const fitted = (plot) => {
     if (plot.offsetParent && plot._fullLayout && Math.abs(plot.clientWidth - plot._fullLayout.width) >= 1) Plotly.Plots.resize(plot);
@@ -217,6 +238,8 @@
   });
   const listen = (node) => {
     node.heard = true;
+    node.on('plotly_afterplot', () => nameLegend(node));
+    nameLegend(node);
     node.on('plotly_click', (event) => chosenIn({ points: event.points.map((x) => ({ customdata: x.customdata })) }, false));
     node.on('plotly_selected', (event) => event?.range && chosenIn({ range: event.range }, true));
   };

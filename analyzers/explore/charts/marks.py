@@ -26,11 +26,15 @@ safe to show as HTML.
 
 
 class Look(NamedTuple):
-    """The style of one kind of points in a chart: name in the legend, colour, symbol."""
+    """The style of one kind of points in a chart: name in the legend, colour, symbol.
+
+    ``whole`` is the tooltip in the legend.
+    """
 
     name: str
     colour: str
     symbol: str
+    whole: str = ""
 
 
 def add_points(
@@ -63,6 +67,7 @@ def add_points(
                 name=look.name,
                 hovertemplate=hovertemplate,
                 marker={**marker, "line": {"width": 0}},
+                **({"meta": look.whole} if look.whole else {}),
                 **{name: values[here] for name, values in each.items()},
             )
         left = left & ~here
@@ -130,17 +135,22 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
     return np.round(np.maximum(smallest, largest * np.sqrt(area)), 2)
 
 
-def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
-    """Choose a colour and a symbol for each of the six most frequent names in a chart.
+def categories(common: Counter[str], theme: Theme, other: str) -> Mapping[str, Look]:
+    """Choose a colour and a symbol for each of the six most frequent names.
 
-    All other names get one common style with the key ``""``. The legend calls it ``other``.
+    All other names get one common style with the key ``""``. The legend calls it ``other``. A name keeps its style
+    while the user changes filters if ``common`` counts the names of the whole run.
     """
-    common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
     some = order[: len(SYMBOLS)]
-    names = distinct(escape(x, 34) for x in shorten_texts(some, 34))
-    made = {x: Look(names[i], theme.categories[i], SYMBOLS[i]) for i, x in enumerate(some)}
+    names = distinct(escape(x, _LEGEND) for x in shorten_texts(some, _LEGEND))
+    looks = map(Look, names, theme.categories, SYMBOLS, (escape(x, _TOOLTIP) for x in some))
+    made = dict(zip(some, looks, strict=False))
     return {**made, "": Look(other, theme.faint, "circle")}
+
+
+_LEGEND, _TOOLTIP = 48, 2_000
+"""Largest number of characters of a name in the legend and in its tooltip. MIOpen's solvers have shorter names."""
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from analyzers.evidence.origins import TRACE
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import log_axis_over
 from analyzers.explore.charts.palette import Theme, blank, styled
-from analyzers.explore.plain_text import distinct, escape, solution_name
+from analyzers.explore.plain_text import distinct, escape, shorten_names, solution_name
 from analyzers.explore.tries import Try
+from logparse.quoting import make_printable
 
 NOTHING = "No solution of this problem is timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
 MOST = 40
@@ -116,7 +117,8 @@ def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
 
     The kernel that the library chose (``pick``) is in bold.
     """
-    unique = distinct(escape(solution_name(text), 46) for text in order)
+    shown = shorten_names([make_printable(solution_name(text)) for text in order], 46)
+    unique = distinct(escape(name, 46) for name in shown)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 

@@ -47,6 +47,11 @@ def _colour_of_host(does: str, theme: Theme) -> str:
 
 _AROUND = 180
 """Height (px) of the parts around the bars: axis, legend and margins."""
+_EDGE = {"width": 0.02, "color": "rgba(0,0,0,0)"}
+"""The invisible edge of a bar. Plotly draws a bar without an edge at least one pixel wide, much wider than a short gap.
+
+With the edge, the width of each bar is its time, also if the bar is narrower than a pixel.
+"""
 HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
 
 
@@ -83,7 +88,7 @@ def timeline(
         faint = [x != problem if problem else not marked for x in rows["problem"]]
         pattern = {"pattern": {"shape": "/", "solidity": 0.3}} if kind == "communication" else {}
         look: dict[str, Any] = {
-            "color": theme.kind(kind), "opacity": [0.15 if x else 1.0 for x in faint], "line": {"width": 0}, **pattern,
+            "color": theme.kind(kind), "opacity": [0.15 if x else 1.0 for x in faint], "line": _EDGE, **pattern,
         }  # fmt: skip
         data = [
             [mark, "" if count == 1 else f"{count:,} launches, ", duration(us), escape(op, 60)]
@@ -121,7 +126,7 @@ def _draw_idle_time(figure: Figure, gaps: pd.DataFrame, whole: float, theme: The
         if not len(rows):
             continue
         rows = rows.nlargest(DRAWN // 4, "us")
-        look = {"color": theme.kind("idle"), "line": {"width": 0}, "pattern": {"shape": _LOOKS[why], "solidity": 0.4}}
+        look = {"color": theme.kind("idle"), "line": _EDGE, "pattern": {"shape": _LOOKS[why], "solidity": 0.4}}
         total = float(gaps.loc[gaps["why"] == why, "us"].sum())
         figure.add_bar(
             orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3), y=[IDLE] * len(rows),
@@ -141,7 +146,7 @@ def _draw_host(figure: Figure, host: pd.DataFrame, whole: float, theme: Theme, *
         if not len(rows):
             continue
         pattern = {"pattern": {"shape": shape, "solidity": 0.4}} if shape else {}
-        look = {"color": _colour_of_host(does, theme), "line": {"width": 0}, **pattern}
+        look = {"color": _colour_of_host(does, theme), "line": _EDGE, **pattern}
         data = [
             ["", "" if count == 1 else f"{count:,} calls, ", duration(us), ""]
             for count, us in zip(rows["count"], rows["us"], strict=True)

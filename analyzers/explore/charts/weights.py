@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,9 @@ HOVER = (
 )
 
 
-def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
+def backward_weights(
+    points: pd.DataFrame, solvers: Mapping[str | None, int], theme: Theme, *, remark: str = ""
+) -> Figure:
     """Plot, for each convolution layer, how much slower its weight gradient (W) is than its other passes.
 
     The vertical axis is the time of W now. The horizontal axis is the best known time of the forward pass (F) or
@@ -54,6 +57,8 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
 
     Lines show equal ratios. The symbol shows the solver (kernel) that takes the time of W. All three passes do the same
     floating-point work, so points far above the line of ratio 1 show a W that is slow.
+
+    ``solvers`` counts the layers of each solver in the whole run. So a solver looks the same under any filter.
     """
     rows = points[(points["direction"] == "W") & (points["w_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
@@ -75,13 +80,15 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
         x=list(ends.values()), y=[right * ratio for ratio, right in ends.items()], text=[f"{x}×" for x in ends],
         mode="text", textposition="middle right", textfont={"size": 11, "color": theme.faint}, **still,
     )  # fmt: skip
-    names = rows["w_solution"].astype(object).where(rows["w_solution"].notna(), "unknown solver")
-    solver = [solution_name(str(name)) for name in names.tolist()]
+    common = Counter[str]()
+    for name, count in solvers.items():
+        common[_name_solver(name)] += count
+    solver = [_name_solver(x) for x in rows["w_solution"].astype(object).where(rows["w_solution"].notna(), None)]
     size = sizes(rows["w_total_us"], 5, 22)
     add_points(
         figure,
         np.array(solver, dtype=object),
-        categories(solver, theme, "other solvers"),
+        categories(common, theme, "other solvers"),
         size,
         opacity=0.7,
         hovertemplate=HOVER,
@@ -99,6 +106,10 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     figure.update_yaxes(title={"text": "time of backward weights W now (ms)"}, **log_axis(rows["w_us"]))
     figure.update_layout(dragmode="select", margin={"t": 66})
     return note(figure, remark, theme)
+
+
+def _name_solver(solution: str | None) -> str:
+    return "unknown solver" if solution is None else solution_name(solution)
 
 
 def _names(

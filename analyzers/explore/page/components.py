@@ -23,7 +23,15 @@ from analyzers.explore.load.beside import later_first
 from analyzers.explore.load.job import Card, Command, PageVerdict, TimeSplit
 from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
-from analyzers.explore.plain_text import capitalize_first, format_calls, of_one, percent, sentence, solution_name
+from analyzers.explore.plain_text import (
+    capitalize_first,
+    format_calls,
+    of_one,
+    percent,
+    sentence,
+    shorten_names,
+    solution_name,
+)
 from analyzers.explore.queries import KernelRow
 from analyzers.explore.selection import FACETS, VIEWS, Selection, facet_text, from_url, interval_words
 from logparse.lazy import pd
@@ -519,6 +527,9 @@ def answer(
     made = _split_bar(parts, chosen, untimed) if time is None or about is not None else _time_bar(time)
     shown = [x for x in actions if about is None or x.name in about]
     cards = [_card(x, n, leads, chosen) for n, x in enumerate(shown, 1)]
+    if "surest" in order and len(shown) > 1:
+        first = f"What to do, {order.removeprefix('to do, ')}"
+        made.append(html.p(html.b(first), class_="order", title=sentence(WORDS["the surest first"])))
     if cards:
         made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
@@ -526,8 +537,6 @@ def answer(
     words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
     means = [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]
     entries = [x for term, meaning in WORDS.items() for x in (html.dt(term), html.dd(meaning))]
-    if "surest" in order and len(shown) > 1:
-        means.insert(0, f"the cards: {order.removeprefix('to do, ')}")
     more = html.span("More words" if means else "What the words mean", class_="more")
     made.append(html.details([html.summary(["; ".join(means) + ". " if means else "", more]), html.dl(entries)],
                              class_="words"))  # fmt: skip
@@ -717,6 +726,8 @@ WORDS: Mapping[str, str] = {
 
 KERNELS = 200
 """Largest number of rows in the web page's table of kernels."""
+_KERNEL_LETTERS = 100
+"""Largest number of characters in the name of a kernel or an operator. The tooltip has the whole name."""
 
 
 def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
@@ -733,22 +744,22 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
         html.th(x, scope="col") for x in ("Kernel", "Kind", "Time", "Share", "Launches", "Each", "Operator", "Problem")
     ]
     body = []
-    for x in rows:
+    names = shorten_names([make_printable(solution_name(f"kernel:{x.kernel}")) for x in rows], _KERNEL_LETTERS)
+    ops = shorten_names([make_printable(x.op) for x in rows], _KERNEL_LETTERS)
+    for x, name, op in zip(rows, names, ops, strict=True):
         link = html.link(make_printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else ""
         here = "here" if (x.id and x.id == chosen.problem) or (chosen.mark and x.kind == chosen.mark) else ""
         body.append(
             html.tr(
                 [
-                    html.th(
-                        make_printable(solution_name(f"kernel:{x.kernel}")), scope="row", title=make_printable(x.kernel)
-                    ),
+                    html.th(name, scope="row", title=make_printable(x.kernel)),
                     html.td([html.i(class_=_look(x.kind)), f" {x.kind}"]),
                     html.td(duration(x.us), class_="number"),
                     html.td(percent(x.us / total_us), class_="number"),
                     html.td(format_calls(x.calls), class_="number"),
                     html.td(duration(x.us / x.calls) if x.calls else "", class_="number"),
-                    html.td(make_printable(x.op)),
-                    html.td(link),
+                    html.td(op, title=make_printable(x.op)),
+                    html.td(link, title=make_printable(x.label or "")),
                 ],
                 class_=here,
             )
@@ -775,12 +786,18 @@ def list_launched_kernels(rows: Sequence[KernelRow], chosen: Selection, caller: 
     """
     if not len(rows):
         return []
+    names = shorten_names([make_printable(solution_name(f"kernel:{x.kernel}")) for x in rows], _KERNEL_LETTERS)
     each = [
-        html.li([html.b(duration(x.us)),
-        f" {format_calls(x.calls)} × {make_printable(solution_name(f'kernel:{x.kernel}'))} "
-                 f"({make_printable(x.op or x.kind)})"])
-        for x in rows
-    ]  # fmt: skip
+        html.li(
+            [
+                html.b(duration(x.us)),
+                f" {format_calls(x.calls)} × ",
+                html.span(name, title=make_printable(x.kernel)),
+                f" ({make_printable(x.op or x.kind)})",
+            ]
+        )
+        for x, name in zip(rows, names, strict=True)
+    ]
     where = html.link("Where in the step →", replace(chosen, view="timeline").url())
     place = [html.p(make_printable(caller[:1].upper() + caller[1:]), class_="caller")] if caller else []
     return [html.div([html.h3("Its kernels"), where], class_="bar"), html.ul(each, class_="launched"), *place]

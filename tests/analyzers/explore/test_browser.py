@@ -9,6 +9,7 @@ The tests need Playwright and Debian's chromium (``apt-get install chromium``).
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -506,6 +507,8 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
         show(page, both.url + f"?view={view}")
     show(page, both.url + "?view=weights")
     assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
+    whole = page.locator("#chart .legendtoggle title").all_text_contents()
+    assert PLANTED in whole, "a name in the legend has a tooltip"
     problem = click_point(page, "#chart")
     page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
     page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address changes
@@ -545,11 +548,14 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
     seen.clean()
 
 
+MANGLED = "_ZN7ck_tile6kernel" + "I" * 990
+
+
 @pytest.fixture(scope="module")
 def traced(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Start the web page on a store (Parquet folder) with a trace of a job, and two logs of another job.
 
-    Between the two logs the library chose another kernel.
+    A kernel of the trace has a name of 1,000 characters. Between the two logs the library chose another kernel.
     """
     folder = tmp_path_factory.mktemp("traced")
     store = open_store(folder / "store", create=True)
@@ -558,9 +564,37 @@ def traced(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     (folder / "after.log").write_text(log.replace("index 91033", "index 91077"), encoding="utf-8")
     for run in ("before", "after"):
         ingest([str(folder / f"{run}.log")], store, run=run, jobs=1)
-    ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="job", jobs=1)
+    trace = json.loads((SAMPLES / "traces" / "job.trace.json").read_text(encoding="utf-8"))
+    kernel = next(x for x in trace["traceEvents"] if x.get("cat") == "kernel" and "Cijk" in x["name"])
+    kernel["name"] = MANGLED
+    (folder / "job.trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    ingest([str(folder / "job.trace.json")], store, run="job", jobs=1)
     with reading_here():
         yield from _serve(store)
+
+
+BAR_WIDTHS = """async () => {
+    const plot = document.querySelector('#chart .js-plotly-plot');
+    const { range, _length: px } = plot._fullLayout.xaxis, far = 50 * range[1];
+    await Plotly.relayout(plot, { 'xaxis.range': [0, far] });
+    const drawn = [...plot.querySelectorAll('.barlayer .trace')].map((x) => [...x.querySelectorAll('path')]);
+    const made = plot.data.map(({ name, x }, i) => [name, x.reduce((sum, ms) => sum + (px * ms) / far, 0),
+        drawn[i].reduce((sum, bar) => sum + bar.getBBox().width, 0), x.length]);
+    await Plotly.relayout(plot, { 'xaxis.range': range });
+    return made; }"""
+"""JavaScript that makes the bars of the timeline narrower than a pixel.
+
+It returns for each entry of the legend its name, the width of its time, how wide it is drawn (px), and its bars.
+"""
+
+
+CHOOSE_RUN = """name => {
+    [...document.querySelectorAll('#runs ul a')].find((x) => x.textContent === name).click();
+    const text = (x) => document.querySelector(x).innerText;
+    const drawn = document.querySelector('#chart').checkVisibility({ visibilityProperty: true });
+    const shown = text('#page').replace(text('#doing'), '');
+    return { button: text('#runs summary'), headline: text('#verdict strong'), text: shown, drawn }; }"""
+"""JavaScript that chooses another run, and returns what the page shows before the server has answered."""
 
 
 def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, traced: Served) -> None:
@@ -568,9 +602,17 @@ def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, 
     show(page, traced.url + "?run=job&view=timeline")
     page.wait_for_selector("#chart .barlayer .point")
     assert "no kernel runs" in (page.text_content("#chart .yaxislayer-above") or "")
+    for name, wide, drawn, bars in page.evaluate(BAR_WIDTHS):
+        assert drawn == pytest.approx(wide, abs=0.01 * bars), f"{name}: no bar is wider than its time"
     assert page.locator("#after .kernels tbody tr").count() > 3
-    page.click("#after .kernels tbody a >> nth=0")
+    row = page.locator("#after .kernels tbody tr", has=page.locator(f"th[title={MANGLED}]"))
+    assert row.evaluate("x => x.offsetHeight") < 100, "a name of 1,000 characters takes a few lines"
+    row.locator("a").click()
     page.wait_for_selector("#problem >> text=Its kernels")
+    launched = page.locator("#problem .launched li", has=page.locator(f"[title={MANGLED}]"))
+    assert launched.evaluate("x => x.offsetHeight") < 100, "here, too"
+    for box in ("document.documentElement", "document.querySelector('#problem')"):
+        assert page.evaluate(f"{box}.scrollWidth <= {box}.clientWidth"), box
     page.wait_for_selector("#after .kernels tr.here")
     page.click("#problem >> text=Close")
     show(page, traced.url + "?run=job")
@@ -593,11 +635,11 @@ def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, 
     )
     assert empty == [], "no column is empty"
     show(page, traced.url + "?run=job&view=timeline")
-    grey = page.evaluate(
-        """() => { [...document.querySelectorAll('#runs ul a')].find((x) => x.textContent === 'after').click();
-            return document.querySelector('#page').className; }"""
-    )
-    assert grey == "old-around old-chart old-rows", "before any answer"
+    page.wait_for_selector("#after .kernels")
+    shown = page.evaluate(CHOOSE_RUN, "after")
+    assert (shown["button"], shown["headline"]) == ("Run after", "Reading run after …"), "before any answer"
+    assert not re.search(r"\d (µs|ms|s)\b|\d%", shown["text"]), "no figure of the run before"
+    assert not shown["drawn"], "nor its chart"
     page.wait_for_function("document.querySelector('#page').className === ''")
     assert page.inner_text("nav .here") == "Overview", "this run has no trace"
     assert page.get_attribute("nav .off >> nth=0", "title") == "This run has no trace."
@@ -674,6 +716,7 @@ def test_reports_open_offline_and_are_the_page(seen: Visit, reports: dict[str, P
     page.wait_for_selector(rows)
     assert "Use 4 faster solutions" in page.inner_text(".verdict strong")
     assert page.inner_text(".cards .saves >> nth=0").startswith("saves ")
+    assert page.evaluate("document.querySelector('.order').nextElementSibling.matches('.cards')"), "above the cards"
     assert page.locator(".time-bar span").count() > 1, "several colours without traces, too"
     assert page.locator(".js-plotly-plot").count() == 0, "the first view needs no plotly.js"
     everything = count(page)

@@ -184,6 +184,32 @@ def test_only_layers_with_slow_backward_weights_are_named(example_points: pd.Dat
     assert draw_layers(example_points, [(100.0, 5_000.0), (200.0, 210.0)]) == (["layer0"], [])
 
 
+def test_a_solver_looks_the_same_under_any_filter(example_points: pd.DataFrame) -> None:
+    """The colour and the symbol of a solver follow from the whole run, although a filter leaves another order."""
+    one = example_points[example_points["direction"] == "W"].iloc[0].to_dict()
+    solvers = ["miopen:Common"] * 3 + ["miopen:Rare"] * 2 + ["miopen:Unseen"]
+    rows = [
+        {**one, "id": f"{n:012x}", "label": f"W layer{n} FP16 NCHW", "w_solution": solver, "file": f"file {solver}",
+         "sibling_us": 100.0, "w_us": 500.0}
+        for n, solver in enumerate(solvers)
+    ]  # fmt: skip
+
+    def looks(**values: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+        chosen = Selection(view="weights", values=values)
+        figure = views.chart(con, chosen, views.ChartStyle(LIGHT))
+        assert figure is not None
+        return {
+            x["name"]: (x["marker"]["color"], x["marker"]["symbol"])
+            for x in figure.data
+            if x.get("customdata") is not None
+        }
+
+    with queries.open_points(pd.DataFrame(rows)) as con:
+        every, some = looks(), looks(file=("file miopen:Rare", "file miopen:Unseen"))
+    assert list(every) == ["Common", "Rare", "Unseen"]
+    assert some == {name: every[name] for name in ("Rare", "Unseen")}
+
+
 def test_other_empty_figures_state_the_next_command(
     example_views: dict[str, pd.DataFrame], example_points: pd.DataFrame
 ) -> None:

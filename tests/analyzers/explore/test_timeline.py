@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from analyzers.explore.charts.timeline import DRAWN, HOST, IDLE, NOTHING, timeli
 from analyzers.explore.load import one_step
 from analyzers.explore.load.child import write_tables
 from analyzers.explore.page import components
+from analyzers.explore.page.elements import Element
 from analyzers.explore.selection import Selection
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
@@ -88,6 +91,29 @@ def test_kernels_are_summed_by_time_and_lead_to_their_problems(traced: Store) ->
     shown = components.kernels(rows, total, "a step", Selection(view="timeline"))
     assert "Kernels of a step" in texts(shown)
     assert f"problem={known[0].id}" in repr(shown), "a kernel leads to its problem"
+
+
+def parts_of(given: Any) -> Iterator[Element]:
+    """Yield all elements in a part of the page."""
+    for one in given if isinstance(given, list) else [given]:
+        if isinstance(one, Element):
+            yield one
+            yield from parts_of(one.children)
+
+
+def test_names_in_the_table_of_kernels_are_short_and_differ() -> None:
+    """A name of 1,000 characters is cut where the other names have it in common. The tooltip has the whole name."""
+    same = "_ZN7ck_tile6kernel" + "I4half" * 80
+    names = [f"{same}E{n}{same}" for n in range(12)]
+    names += ["cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1", "void at::native::fill<float>(float*)"]
+    rows = [queries.KernelRow(name, "aten::mm", "GEMM", 1.0, 5.0, "i", "TN 1×1×1") for name in names]
+    for given in (components.kernels(rows, 70.0, "", Selection()), components.list_launched_kernels(rows, Selection())):
+        cells = [x for x in parts_of(given) if x.attributes.get("title") in names]
+        shown = [texts(x) for x in cells]
+        assert [x.attributes["title"] for x in cells] == names
+        assert len(set(shown)) == len(names)
+        assert max(map(len, shown)) <= 100
+        assert shown[-2:] == [names[-2], "fill<float>"]
 
 
 def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
