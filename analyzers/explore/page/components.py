@@ -133,7 +133,7 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     elif totals["problems"]:
         said.append(verdict_of(totals))
     else:
-        said.append("whether the job is faster is not known: the runs have no times that can be compared")
+        said.append("it is not known whether the job is faster, because the runs have no times that can be compared")
     said.append(f"{picks:,} of {pluralize(picked, 'pick')} changed" if picked else "no pick is known in both runs")
     if not step and totals["both_picks"]:
         said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)} at the calls of {here}")

@@ -298,7 +298,7 @@ def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) 
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
     show(page, demo.url)
-    page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('faster solutions')")
+    page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('faster GEMM solutions')")
     page.wait_for_selector("#answer .time-bar span")
     still(page, page.locator(".time-bar"))
     tops = page.evaluate(
@@ -714,7 +714,7 @@ def test_reports_open_offline_and_are_the_page(seen: Visit, reports: dict[str, P
     page, rows = seen.page, "#table tbody tr"
     page.goto(reports["demo"].as_uri())
     page.wait_for_selector(rows)
-    assert "Use 4 faster solutions" in page.inner_text(".verdict strong")
+    assert "Use 4 faster GEMM solutions" in page.inner_text(".verdict strong")
     assert page.inner_text(".cards .saves >> nth=0").startswith("saves ")
     assert page.evaluate("document.querySelector('.order').nextElementSibling.matches('.cards')"), "above the cards"
     assert page.locator(".time-bar span").count() > 1, "several colours without traces, too"
@@ -723,7 +723,7 @@ def test_reports_open_offline_and_are_the_page(seen: Visit, reports: dict[str, P
     page.click("#table th[data-name=calls]")
     page.wait_for_selector("#table th[data-name=calls][aria-sort=descending]")
     page.click(".cards .whole >> nth=0")
-    page.wait_for_selector(".chip:has-text('Use 4 faster solutions')")
+    page.wait_for_selector(".chip:has-text('Use 4 faster GEMM solutions')")
     page.wait_for_function("document.querySelector('#table-note').textContent.startsWith('4 of')")
     page.fill("#table input[data-column=time_us]", "1 ms")
     fewer(page, 4)

@@ -88,7 +88,7 @@ def test_the_best_pick_needs_nothing(told: pd.Series) -> None:
     made = advice(told, HERE, PageVerdict())
     assert "nothing to do" in made.sentence
     assert not made.override.text
-    assert "the kernel that the library chose is the fastest known one" in made.override.note
+    assert "the job already runs the fastest known solution" in made.override.note
 
 
 def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
@@ -96,7 +96,7 @@ def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     told["proposed"] = None
     made = advice(told, {}, PageVerdict())
     assert "there is nothing to compare it with" in made.sentence
-    assert made.override.note == "no override: only the kernel that the library chose is timed"
+    assert made.override.note == "no override: only the solution that the job runs is timed"
     told["basis"] = "incomparable"  # the same index in another build is another solution
     assert "The library's pick is not timed" in advice(told, {}, PageVerdict()).sentence
 

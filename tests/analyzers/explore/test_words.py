@@ -116,7 +116,7 @@ def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
     assert code.attributes["id"] == "lines-1", "Copy copies the text of this element"
     assert _join_texts(code) == "\n".join(line for _, line in lines)
     assert [x.attributes["data-label"] for x in code.children] == ["write", "check"]
-    assert note.children == "JOB is the command of the job; check runs the job again with the files."
+    assert note.children == "JOB is the command of the job; check includes apply, and proves that the files are used."
     assert "JOB" not in drawn(replace(CARD, commands=lines[:1]))
     assert "check runs" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
 
