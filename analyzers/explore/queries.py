@@ -129,7 +129,7 @@ ABOUT: Mapping[str, str] = {
     "the best known one. Empty means unknown. A step that waits for something else gains less.",
     "total_us": "Calls × time of a call.",
     "calls": "How often the logs or traces count it.",
-    "time_us": "Time of a call as it runs now.",
+    "time_us": "Time of a call as it runs now. If no file shows the solution that ran: the time of the best known one.",
     "then_us": "Time of a call after the change: with the fastest known solution. ≈: no known solution is that fast, "
     "but the estimated saving assumes this time.",
     "best": "The fastest solution that any file has timed.",
@@ -474,22 +474,24 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
     return float(us), bool(per_step)
 
 
-def read_work_of_step(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
+def read_work_of_step(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str, str]:
     """Return the data for a chart that shows the GPU's work during one step of the job.
 
     * the GPU's kernels and copies, by start
     * the times in which the GPU was idle
     * the host's calls of the CUDA or HIP runtime
     * the chart's title
+    * a sentence about when the host launched the work
     """
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
         f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"
     )
     rows, gaps = found.df(), con.execute("from gaps order by start").df()
-    titles = con.execute("select title from step").fetchall()
+    about = con.execute("select title, launched from step").fetchall()
     host = con.execute("from host order by start").df()
-    return rows, gaps, host, str(titles[0][0]) if titles else ""
+    title, launched = map(str, about[0]) if about else ("", "")
+    return rows, gaps, host, title, launched
 
 
 @dataclass(frozen=True)
@@ -568,7 +570,9 @@ def table(
     known = [x for x in sort if x.get("colId") in TABLE]
     # Rows that are equal in the user's order are in the default order.
     order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
-    columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
+    columns = ", ".join(
+        f"{name} * {SCALED[name]} as {name}" if name in SCALED else _SELECTED.get(name, name) for name in TABLE
+    )
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     by = ", ".join([*order, default.by])
     # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
@@ -577,6 +581,8 @@ def table(
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 
+_SELECTED = {"then_us": "if(saving_us is null and aim_us is null and not apart, null, then_us) as then_us"}
+"""SQL of columns that have no value in some rows: if no saving is known, it is unknown what a change would reach."""
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")

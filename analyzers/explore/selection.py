@@ -94,9 +94,9 @@ VIEWS: Mapping[str, str] = {
 INTRO: Mapping[str, str] = {
     "overview": "",  # Its parts explain themselves, and the first rows should be on the first screen.
     "timeline": "One step as the GPU ran it (the whole trace, if it marks no steps): a line per stream, the idle "
-    "time with its reason, and the host's launches and waits. A host that only waits here launched this step "
-    "earlier, while the GPU ran the previous one. Drag to zoom, double-click to see all. The table below sums the "
-    "kernels.",
+    "time with its reason, and the host's launches and waits. A host that only waits here launched this work earlier, "
+    "while the GPU ran the work before it; the line below the chart says when. Drag to zoom, double-click to see all. "
+    "The table below sums the kernels.",
     "roofline": "How fast each problem runs against what the device allows; larger marks take more time, and the "
     "colour is the time to gain. Drag a box to select, click to open.",
     "regret": (

@@ -182,7 +182,9 @@ def why_idle(time: GpuTime) -> str:
 def _message(time: GpuTime, share: float, launches: int) -> str:
     steps = time.steps or 1.0
     each = f" per {time.word}" if time.steps else ""
-    unmarked = "" if time.steps else " The trace marks no steps, so pauses between requests count as waiting."
+    unmarked = "" if time.steps else " The trace marks no steps, so pauses between steps count as waiting."
+    # Without the profiler, the host may be so fast that less GPU time does make a step faster.
+    little = "" if time.profiled else f": less GPU time may not make the {time.word} faster"
     profiled = ""
     if time.profiled:
         timed = f"time a {time.word} without the profiler first (`logparse capture --trace` does this)"
@@ -194,8 +196,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
         profiled = f" The profiler slows the host: {timed}."
     return (
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
-        f"{duration((time.window_us or 0.0) / steps)}{each}) and {_IDLE}: less GPU time may "
-        f"not make the {time.word} faster. "
+        f"{duration((time.window_us or 0.0) / steps)}{each}) and {_IDLE}{little}. "
         f"{launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
         f"each on average.{why_idle(time)}{unmarked}{profiled}"
     )

@@ -34,9 +34,8 @@ ACTION = "padded_output"
 _ALIGNED = 16
 _OPERANDS = {"lda": "a_type", "ldb": "b_type", "ldc": "c_type", "ldd": "d_type"}
 _ADVICE = (
-    "Set the number of outputs (the vocabulary size in the model's configuration) to a multiple of 64. Targets stay "
-    "below the old number. If the size is no number of outputs (for example a number of samples), pad the operand "
-    "instead. The action padded_output of `logparse try` pads the layer in the running job, and times the "
+    "Any multiple of 64 outputs is aligned. If the size is no number of outputs (for example a number of samples), pad "
+    "the operand instead. The action padded_output of `logparse try` pads the layer in the running job, and times the "
     "steps with and without it. `logparse replay` times the padded products alone."
 )
 

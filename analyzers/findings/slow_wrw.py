@@ -162,7 +162,7 @@ def _find_worst(findings: Sequence[Finding]) -> dict[str, str]:
     worst = {source: (us, label) for us, label, source in sorted(counted)}
     total = {source: math.fsum(us for us, _, of in counted if of == source) for source in worst}
     return {
-        source: f"in the run they lose {duration(total[source])}, most of it {label}: {duration(us)}"
+        source: f"in the run they lose {duration(total[source])}, and {label} loses most: {duration(us)}"
         if total[source] > us
         else f"{label} loses {duration(us)} in the run"
         for source, (us, label) in worst.items()

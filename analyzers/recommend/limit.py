@@ -9,7 +9,7 @@ from analyzers.job.gpu_time import COMMUNICATION
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, divide_step, whole_of, whole_us
 from logparse.model import Gain
-from logparse.text import duration, join_times
+from logparse.text import duration, in_one_unit, join_times
 
 DATA = "data loading"
 _TWICE, _NO_TIME = "a host twice as fast", "an infinitely fast host"
@@ -88,9 +88,10 @@ def _usually(usual_us: float | None, now_us: float) -> str:
     """Tell what an infinitely fast host usually saves, because the profiler slowed the real one. Empty if unknown."""
     if usual_us is None:
         return ""
+    (usual, _), unit = in_one_unit([usual_us, now_us])
     return (
-        f", but usually only ≈ {duration(usual_us)} ({usual_us / now_us:.0%}), because the profiler halves the host's "
-        "speed (measured on H100 and H200)"
+        f", but usually only ≈ {usual} {unit} ({usual_us / now_us:.0%}), because the profiler halves the host's speed "
+        "(measured with other jobs on H100 and H200)"
     )
 
 

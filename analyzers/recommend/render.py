@@ -239,8 +239,9 @@ def choose_columns(frame: pd.DataFrame, steps: float | None = None, word: str = 
     """Return the columns of ``rows`` that fit into a terminal.
 
     Times of one call are in µs. The saving is in ms per ``word``, which is one of ``steps`` equal parts of the run.
+    Without a known interval, the table has no column of intervals.
     """
-    return pd.DataFrame(
+    chosen = pd.DataFrame(
         {
             f"saving_ms/{word}": frame["saving_us"] / (1e3 * (steps or 1.0)),
             "pre_us": frame["pre_us"],
@@ -254,6 +255,10 @@ def choose_columns(frame: pd.DataFrame, steps: float | None = None, word: str = 
             "finding": frame["analyzer"],
         }
     )
+    return chosen if (chosen["interval"] != _UNKNOWN).any() else chosen.drop(columns="interval")
+
+
+_UNKNOWN = "unknown"
 
 
 def interval(low_us: float | None, high_us: float | None, pre_us: float | None) -> str:
@@ -262,7 +267,7 @@ def interval(low_us: float | None, high_us: float | None, pre_us: float | None) 
     Returns ``unknown`` if a number is unknown.
     """
     if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
-        return "unknown"
+        return _UNKNOWN
     return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"
 
 

@@ -18,7 +18,7 @@ from analyzers.findings.finding import NOW, THEN
 from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark, usual_text
+from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark, saving_text
 from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.todo_order import name_order, name_unit
 from analyzers.recommend.verdict import Verdict, verdict
@@ -275,11 +275,7 @@ def format_savings(todo: Sequence[Todo]) -> list[str]:
         saved, now, most, usual = (next(left) if us is not None else None for us in each)
         # The heading names a step or a run. So a saving of a single call says that it is one.
         call = " a call" if x.unit == "call" and name_unit(todo) != "call" else ""
-        if usual is not None:
-            shown = f"≈ {usual} ({f'at most {saved}' if most is None else f'{saved} to {most}'})"
-        else:
-            shown = f"{mark(x)}{saved}" + ("" if most is None else f" to {most}")
-        out.append(f"{shown} of {now} {unit}{call}")
+        out.append(f"{saving_text(x, str(saved), most, usual)} of {now} {unit}{call}")
     return out
 
 
@@ -375,8 +371,7 @@ def _change(todo: Todo, number: int | None) -> str:
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
     interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    usual = usual_text(todo) if number is None else ""  # The sentence about the limit says it, too
-    where = filter(None, [interval, kernels_text(todo) or _target(todo), usual, granted(todo)])
+    where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
 

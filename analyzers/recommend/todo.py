@@ -158,24 +158,27 @@ def gain(todo: Todo) -> str:
     * ``45.4 → 41.1 ms``: measured or simulated
     * ``≈ 45.4 → 41.1 ms``: estimated
     * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
-    * ``≈ 15 of 45.4 ms``: as usual without the profiler (``usual_us``)
-    * ``up to 18.5 of 45.4 ms, usually ≈ 15 ms``: a bound, not measured
+    * ``≈ 15 (2 to 18.5) of 45.4 ms``: as usual without the profiler (``usual_us``), between two estimates
+    * ``up to 18.5 (usually ≈ 15) of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
     shown = todo.shown
     if shown is None:
         return "unknown"
-    if todo.at_most:
-        usual = "" if todo.usual_us is None else f", usually ≈ {duration(todo.usual_us)}"
-        return f"up to {join_times(todo.gained_us, 'of', shown.now_us)}{usual}"
-    if todo.usual_us is not None:
-        return f"≈ {join_times(todo.usual_us, 'of', shown.now_us)}"
-    if todo.most_us is not None:
-        (least, most, now), unit = in_one_unit([todo.gained_us, todo.most_us, shown.now_us])
-        return f"≈ {least} to {most} of {now} {unit}"
-    if todo.assumes:
-        return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
+    if todo.at_most or todo.assumes or todo.usual_us is not None or todo.most_us is not None:
+        times = [todo.gained_us, shown.now_us, todo.most_us, todo.usual_us]
+        numbers, unit = in_one_unit([us for us in times if us is not None])
+        left = iter(numbers)
+        saved, now, most, usual = (next(left) if us is not None else None for us in times)
+        return f"{saving_text(todo, str(saved), most, usual)} of {now} {unit}"
     return mark(todo) + join_times(shown.now_us, "→", shown.then_us)
+
+
+def saving_text(todo: Todo, saved: str, most: str | None, usual: str | None) -> str:
+    """Write a saving from its numbers, which are given in one unit: ``gained_us``, ``most_us`` and ``usual_us``."""
+    if usual is not None:
+        return f"≈ {usual} ({saved} to {most})" if most is not None else f"up to {saved} (usually ≈ {usual})"
+    return f"{mark(todo)}{saved}" + ("" if most is None else f" to {most}")
 
 
 def mark(todo: Todo) -> str:
@@ -223,9 +226,10 @@ def kernels_text(todo: Todo) -> str:
     # much, and what the step waits for.
     but = ""
     if todo.usual_us is not None:
+        (usual, least), unit = in_one_unit([todo.usual_us, todo.gained_us])
         but = (
-            f", of which the job gains ≈ {duration(todo.usual_us)} if the host is twice as fast as in the trace "
-            f"(usual without the profiler), {duration(todo.gained_us)} if it is as slow as in the trace"
+            f", of which the job gains ≈ {usual} {unit} if the host is twice as fast as in the trace "
+            f"(usual without the profiler), {least} {unit} if it is as slow as in the trace"
         )
     elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
@@ -236,16 +240,6 @@ def kernels_text(todo: Todo) -> str:
         gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
         but = f", but {todo.slowed_by} limits the job's gain to {gains}"
     return f"the changed kernels {join_times(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
-
-
-def usual_text(todo: Todo) -> str:
-    """Write what a change for the host gains without the profiler, as text. Empty if that is unknown.
-
-    It is also empty for a change that makes kernels faster, because ``kernels_text`` says it.
-    """
-    if todo.usual_us is None or todo.most_us is not None:
-        return ""
-    return f"usually ≈ {duration(todo.usual_us)} without the profiler"
 
 
 def granted(todo: Todo) -> str:
@@ -259,4 +253,4 @@ def basis(todo: Todo) -> str:
     It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
     """
     interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    return "; ".join(filter(None, [interval, kernels_text(todo), usual_text(todo), granted(todo)]))
+    return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))

@@ -77,8 +77,8 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
 
     step = step_times(tables, recommendation.actions)
     if isinstance(step, StepTimes):
-        step = with_expected(step, recommendation, tables)
         marked, time = gpu_time(tables), recommendation.gpu_time
+        step = with_expected(step, replace(recommendation, gpu_time=marked), tables)
         if marked is not None and time is not None and time.steps != marked.steps:  # The user states the steps.
             step = step.of_part((time.steps or 1.0) / (marked.steps or 1.0))
     found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)

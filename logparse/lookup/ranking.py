@@ -246,12 +246,21 @@ def run_with_most_to_save(store: Store, runs: Sequence[str]) -> str:
 
     If several save equally much (or nothing is known of any), the last one of ``runs`` is returned.
     """
-    saves_us: dict[str, float] = {}
+    saves_us = dict.fromkeys(runs, 0.0)
     with store.reading(_NEEDED) as con:  # One connection for all runs, because to open it takes as long as to rank one
-        for run in runs:
+        # A run saves nothing if only traces time its calls, as in runs that ``tune`` has made.
+        ((may_be,),) = con.execute(OPEN).fetchall()
+        timed = {str(run) for (run,) in con.execute(_TIMED_APART).fetchall()}
+        for run in runs if may_be else timed.intersection(runs):
             _rank(con, run)
             saves_us[run] = con.execute(SUMS).fetchall()[0][4] or 0.0
     return max(reversed(runs), key=lambda run: saves_us[run])
+
+
+_TIMED_APART = """
+    select distinct run from workload
+    where problem in (select problem from measurements where origin <> 'trace' and status = 'ok')"""
+"""SQL for the runs with a called problem of which a solution was timed apart from the job."""
 
 
 def no_problem(store: Store, run: str, kind: str | None) -> str:

@@ -60,6 +60,7 @@ def timeline(
     gaps: pd.DataFrame,
     host: pd.DataFrame,
     title: str,
+    launched: str,
     theme: Theme,
     *,
     problem: str = "",
@@ -71,6 +72,7 @@ def timeline(
     * ``gaps``: idle time, columns ``start, us, why``.
     * ``host``: calls of the CUDA or HIP runtime, columns ``start, us, does``. Without calls, the chart has no line for
       the host.
+    * ``launched``: a sentence about when the host launched the work. Empty if it is unknown.
     * ``problem``: a GEMM or convolution to emphasise. Its kernels keep their colour, and all others become faint.
     * ``mark``: a kind of work to emphasise in the same way, such as ``communication`` or ``idle``. ``problem`` comes
       first.
@@ -106,7 +108,8 @@ def timeline(
     styled(figure, theme, height=_AROUND + 44 * len(order))
     busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
     text = f"{escape(title, 90)}: {duration(whole)}, the GPU computes or communicates in {busy:.0%} of it"
-    figure.update_xaxes(title={"text": f"ms since the first kernel. {text}"}, rangemode="tozero")
+    when = f"<br>{escape(launched, 120)}" if launched else ""
+    figure.update_xaxes(title={"text": f"ms since the first kernel. {text}{when}"}, rangemode="tozero")
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=order, fixedrange=True)
     figure.update_layout(
         barmode="overlay", bargap=0.25, dragmode="zoom", margin={"t": 30, "b": _AROUND - 30, "l": 140},

@@ -123,11 +123,13 @@ def _format_saving(todo: Todo) -> str:
     * ``110 ms``: measured
     * ``≈ 6 ms``: estimated, or as usual without the profiler
     * ``≈ 1 to 6 ms``: estimated, and the profiler slowed the host
-    * ``up to 8.5 ms``: only a bound is known
+    * ``up to 8.5 ms``: only a bound is known. ``up to 7 (usually ≈ 0.9 ms)``: the profiler slowed the host
     * ``0 or 9 ms``: it rests on a condition
     """
     if todo.shown is None:
         return "unknown"
+    if todo.usual_us is not None and todo.most_us is None:
+        return f"up to {join_times(todo.gained_us, '(usually ≈', todo.usual_us)})"
     if todo.usual_us is not None:
         return f"≈ {duration(todo.usual_us)}"
     if todo.most_us is not None:

@@ -30,6 +30,7 @@ from logparse.libraries.torch_profiler.busy import BEFORE
 from logparse.libraries.torch_profiler.coverage import Coverage
 from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.libraries.torch_profiler.timeline import CALL_KINDS
+from logparse.text import duration
 
 WHYS = ("queued", "data loading", "synchronisation", "host")
 """Reasons why the GPU may be idle. If several reasons fit, the first in this order is used."""
@@ -52,12 +53,14 @@ class Step:
     * ``works``: kernels and copies, with ``start, us, stream, kind, kernel, op, problem``
     * ``gaps``: periods without a kernel, with ``start, us, why``
     * ``host``: the host's calls of the CUDA or HIP runtime in this time, with ``start, us, does``
+    * ``launched``: a sentence about when the host launched the step's work. Empty if the trace does not show it
     """
 
     title: str
     works: pd.DataFrame
     gaps: pd.DataFrame
     host: pd.DataFrame
+    launched: str = ""
 
 
 def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
@@ -73,7 +76,7 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     identities = _columns(found, "identities")
     asked = _find_launch_times(works, calls)
     # The step has the median duration in the first trace. If the trace marks no steps, a part of it is used.
-    chosen, title = _window(works, asked, _columns(found, "units"))
+    chosen, title, own = _window(works, asked, _columns(found, "units"))
     devices = works["device"][chosen]
     common = np.unique(devices, return_counts=True)
     chosen &= works["device"] == common[0][np.argmax(common[1])]
@@ -99,7 +102,23 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     frame["kind"] = ["convolutions" if x.startswith("convolution ") else x for x in frame["kind"]]
     rank = int(found["rank"][0].as_py())
     host = _host_calls(calls, begin, float((start + us).max()))
-    return Step(f"{title}, rank {rank}" if rank else title, frame, gaps.assign(start=gaps["start"] - begin), host)
+    title = f"{title}, rank {rank}" if rank else title
+    return Step(title, frame, gaps.assign(start=gaps["start"] - begin), host, _say_launched(asked[own & chosen], begin))
+
+
+def _say_launched(asked: Floats, begin: float) -> str:
+    """Say how long the host took to launch a step's work, and how long before the first kernel it began.
+
+    ``asked`` are the times of the launches, and ``begin`` that of the first kernel, in µs.
+    """
+    known = asked[np.isfinite(asked)]
+    if not len(known):
+        return ""
+    first, last = float(known.min()), float(known.max())
+    return (
+        f"The host launched this work within {duration(last - first)}, "
+        f"beginning {duration(begin - first)} before the first kernel."
+    )
 
 
 def _library(problem: str) -> str:
@@ -139,13 +158,13 @@ def _find_launch_times(
 
 def _window(
     works: dict[str, npt.NDArray[Any]], asked: Floats, units: dict[str, npt.NDArray[Any]]
-) -> tuple[npt.NDArray[np.bool_], str]:
-    """Choose one step of a trace. Returns a mask of the kernels and copies that belong to it, and the step's title.
+) -> tuple[npt.NDArray[np.bool_], str, npt.NDArray[np.bool_]]:
+    """Choose one step of a trace. Returns a mask of its kernels and copies, its title, and a mask of its own work.
 
     A step begins on the device with the first work that the host launched in it. It ends where the next step begins.
-    Until then the device may still do work of the step before, which is shown, too. If the launch of a kernel or copy
-    is unknown, it may have been launched before the trace. So it marks the beginning of a step only if no launch is
-    known at all.
+    Until then the device may still do work of the step before, which is shown, too, but is not the step's own work. If
+    the launch of a kernel or copy is unknown, it may have been launched before the trace. So it marks the beginning of
+    a step only if no launch is known at all.
     """
     start = works["start"]
     at = start if np.isnan(asked).all() else asked
@@ -158,14 +177,15 @@ def _window(
     for i in np.argsort(np.abs(lengths - np.median(lengths)), kind="stable").tolist() if len(lengths) else ():
         chosen: npt.NDArray[np.bool_] = (start >= begins[i]) & (start < ends[i])
         if chosen.any():
-            return chosen, f"Step {i + 1} of {len(lengths)} of one trace, the one of median duration"
+            own = (at >= units["start"][i]) & (at < units["end"][i])
+            return chosen, f"Step {i + 1} of {len(lengths)} of one trace, the one of median duration", own
     every = np.ones(len(at), dtype=bool)
     if len(at) <= MOST:
-        return every, "The whole trace, because it marks no steps"
+        return every, "The whole trace, because it marks no steps", every
     middle = np.argsort(works["start"], kind="stable")[(len(at) - MOST) // 2 :][:MOST]
     chosen = np.zeros(len(at), dtype=bool)
     chosen[middle] = True
-    return chosen, f"{MOST:,} works from the middle of a trace that marks no steps"
+    return chosen, f"{MOST:,} works from the middle of a trace that marks no steps", every
 
 
 def _gaps(
@@ -241,7 +261,8 @@ def write(con: duckdb.DuckDBPyConnection, run: str, database: str) -> None:
     nothing = Step("", _NO_WORKS, _NO_GAPS, _NO_HOST)
     made = step or nothing
     tables = {"kernels": kernels(con, run, steps), "works": made.works, "gaps": made.gaps, "host": made.host}
-    tables["step"] = pd.DataFrame({"title": [made.title], "per_step": [bool(steps)]}).astype({"title": "object"})
+    about = {"title": [made.title], "launched": [made.launched], "per_step": [bool(steps)]}
+    tables["step"] = pd.DataFrame(about).astype({"title": "object", "launched": "object"})
     for name, frame in tables.items():
         con.register("given_", pa.Table.from_pandas(frame, preserve_index=False, schema=_SCHEMAS[name]))
         con.execute(f"create or replace table {database}.{name} as select * from given_")
@@ -258,6 +279,6 @@ _SCHEMAS = {
     ),
     "gaps": pa.schema({"start": _REAL, "us": _REAL, "why": _TEXT}),
     "host": pa.schema({"start": _REAL, "us": _REAL, "does": _TEXT}),
-    "step": pa.schema({"title": _TEXT, "per_step": pa.bool_()}),
+    "step": pa.schema({"title": _TEXT, "launched": _TEXT, "per_step": pa.bool_()}),
 }
 _NO_WORKS, _NO_GAPS, _NO_HOST = (_SCHEMAS[x].empty_table().to_pandas() for x in ("works", "gaps", "host"))

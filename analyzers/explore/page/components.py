@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from analyzers.evidence.origins import TRACE
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
@@ -155,8 +156,7 @@ def list_unlogged(known: PageVerdict, names: Names) -> str:
     """Say how many problems only the earlier run has, because what is left to do in the later run leaves them out."""
     count = dict(known.changed).get("vanished", 0)
     here, there = (_with_end(x) for x in names)
-    verb = "is" if count == 1 else "are"
-    return f"{pluralize(count, 'problem')} of {there} that {here} did not log {verb} not in this" if count else ""
+    return f"Not judged: {pluralize(count, 'problem')} of {there}, which {here} did not log." if count else ""
 
 
 def _in_processes(count: int) -> str:
@@ -444,11 +444,15 @@ def verdict(
     if total["conditional_us"] > 0 and chosen.filters:
         saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
     headline = make_printable(capitalize_first(known.headline or "no verdict"))
-    rest = f" ({unlogged})" if unlogged else ""
     # What changed comes first, because it is what the user asks.
-    left = html.p(f"Left to do: {headline}{rest}")
+    first, _, rest = change.partition("; ")
+    changed = [
+        html.strong(make_printable(first)),
+        html.p(make_printable(sentence(rest))),
+        html.p(" ".join(filter(None, [f"Left to do: {sentence(headline)}", unlogged]))),
+    ]
     made: list[object] = [
-        *([html.strong(make_printable(change)), left] if change else [html.strong(headline)]),
+        *(changed if change else [html.strong(headline)]),
         html.p(
             f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}."
         ),
@@ -821,6 +825,8 @@ def detail(
     """
     estimated, unsettled = row["saving_from"] == "estimated", row["saving_from"] == "conditional"
     now = "Time now, according to the system find-db" if unsettled else "Now"
+    if not unsettled and pd.isna(row["pick"]) and row["origin"] != TRACE:
+        now = "Now, if the job runs the best known solution"
     saves = f"{'0 or ' * unsettled}{duration(row['saving_us'])}"
     whose = f", {row['then_is']}" if isinstance(row["then_is"], str) else ""
     expected_time = [(f"Expected{whose}", f"≈ {duration(row['aim_us'])}")] if pd.notna(row["aim_us"]) else []

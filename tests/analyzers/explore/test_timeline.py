@@ -51,6 +51,13 @@ def test_a_step_is_works_and_gaps_that_fill_it(traced: Store) -> None:
     assert set(map(kind_of_work, step.works["kind"])) - {"other"}, "kinds of work are known"
 
 
+def test_when_the_host_launched_the_work_is_said() -> None:
+    """A host that runs ahead of the GPU only waits in the shown step. The sentence says when it launched the work."""
+    said = one_step._say_launched(np.array([1_000.0, np.nan, 16_900.0]), 35_400.0)
+    assert said == "The host launched this work within 15.9 ms, beginning 34.4 ms before the first kernel."
+    assert one_step._say_launched(np.array([np.nan]), 0.0) == ""
+
+
 def test_the_reason_of_a_gap_is_the_first_that_fits() -> None:
     start, us = np.array([0.0, 100.0, 300.0, 600.0, 1000.0]), np.full(5, 50.0)
     asked = np.array([-1.0, 20.0, 260.0, 550.0, 990.0])  # the second work was launched before the first gap began
@@ -122,17 +129,20 @@ def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
                           "kernel": "k", "op": "mm", "problem": "p", "id": "i"})  # fmt: skip
     gaps = pd.DataFrame({"start": [1.0], "us": [1.0], "why": ["host"]})
     host = pd.DataFrame({"start": [2.0 * i for i in range(count)], "us": 1.0, "does": "launch"})
-    figure = timeline(works, gaps, host, "Step 1", LIGHT)
+    figure = timeline(works, gaps, host, "Step 1", "The host launched this work within 9 ms.", LIGHT)
     bars, idle, launches = figure.data
     assert len(launches["x"]) <= DRAWN
     assert set(launches["y"]) == {HOST}
     assert len(bars["x"]) <= DRAWN
+    assert figure.layout["xaxis"]["title"]["text"].endswith("<br>The host launched this work within 9 ms.")
     assert bars["marker"]["color"] == KINDS["GEMM"][0]
     assert set(idle["y"]) == {IDLE}
-    marked = timeline(works[:10].assign(problem=["p"] * 5 + ["q"] * 5), gaps, host[:0], "Step 1", LIGHT, problem="p")
+    marked = timeline(
+        works[:10].assign(problem=["p"] * 5 + ["q"] * 5), gaps, host[:0], "Step 1", "", LIGHT, problem="p"
+    )
     assert HOST not in marked.layout["yaxis"]["categoryarray"], "a trace without calls of the host has no line for it"
     assert sorted(set(marked.data[0]["marker"]["opacity"])) == [0.15, 1.0]
-    empty = timeline(works[:0], gaps[:0], host[:0], "", LIGHT)
+    empty = timeline(works[:0], gaps[:0], host[:0], "", "", LIGHT)
     assert empty.layout["annotations"][0]["text"] == NOTHING
 
 
@@ -162,10 +172,10 @@ def test_a_step_begins_with_its_first_launched_kernel() -> None:
     works = {"start": np.array([0.0, 10.0, 100.0, 110.0, 200.0, 210.0]), "us": np.full(6, 5.0)}
     asked = np.array([np.nan, np.nan, 1.0, 2.0, 21.0, 22.0])
     units = {"start": np.array([0.0, 20.0]), "end": np.array([19.0, 39.0])}
-    chosen, title = one_step._window(works, asked, units)
+    chosen, title, _ = one_step._window(works, asked, units)
     assert works["start"][chosen].tolist() == [100.0, 110.0]
     assert title.startswith("Step 1 of 2 ")
-    chosen, title = one_step._window(works, asked, {"start": np.array([]), "end": np.array([])})
+    chosen, title, _ = one_step._window(works, asked, {"start": np.array([]), "end": np.array([])})
     assert chosen.all()
     assert "marks no steps" in title
 

@@ -27,7 +27,7 @@ def test_a_gpu_that_waits() -> None:
     [found] = host_bound.find(planted(), Settings())
     assert found.message == (
         "the GPU runs kernels in 54.0% of the time (270 µs of 500 µs per step) and is idle in the "
-        "rest: less GPU time may not make the step faster. 25 kernels per step take 10.8 µs each on average. The "
+        "rest. 25 kernels per step take 10.8 µs each on average. The "
         "profiler slows the host: time a step without the profiler first (`logparse capture --trace` does this)."
     )
     assert (found.problem, found.saving_us, found.advice) == (None, None, host_bound.GRAPHS)
@@ -44,7 +44,7 @@ def test_nothing_is_known_without_a_window() -> None:
 
 def test_unmarked_steps_are_stated() -> None:
     [found] = host_bound.find(make_trace_tables(100.0), Settings())
-    assert "The trace marks no steps, so pauses between requests count as waiting." in found.message
+    assert "The trace marks no steps, so pauses between steps count as waiting." in found.message
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(300.0, 0), (400.0, 1)])

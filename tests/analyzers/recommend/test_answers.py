@@ -61,7 +61,7 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
     assert [x.gained_us for x in two.todo] == pytest.approx([x.gained_us / 2 for x in one.todo])
     assert {x.unit for x in two.todo} == {"step"}
-    assert "an infinitely fast host saves at most 3.5 of 16.2 ms (22%), but usually only ≈ 471 µs (3%)" in two.limit
+    assert "an infinitely fast host saves at most 3.5 of 16.2 ms (22%), but usually only ≈ 0.471 ms (3%)" in two.limit
     [remark] = (x for x in half.remarks if x.analyzer == host_bound.NAME)
     assert "of 16.2 ms per step" in remark.message
 
@@ -78,14 +78,14 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
         "the host",
         False,
     )
-    assert gain(first) == "≈ 5.91 of 32.4 ms"
+    assert gain(first) == "≈ 5.91 (0.962 to 6.01) of 32.4 ms"
     assert screen.format_savings([first]) == ["≈ 5.91 (0.962 to 6.01) of 32.4 ms"]
     assert kernels_text(first) == (
         "the changed kernels 7.93 → 1.92 ms, of which the job gains ≈ 5.91 ms if the host is twice as fast as in the "
-        "trace (usual without the profiler), 962 µs if it is as slow as in the trace"
+        "trace (usual without the profiler), 0.962 ms if it is as slow as in the trace"
     )
     [host] = [x for x in bounds if x.waits]
-    assert screen.format_savings([host]) == ["≈ 0.942 (at most 7) of 32.4 ms"]
+    assert screen.format_savings([host]) == ["up to 7 (usually ≈ 0.942) of 32.4 ms"]
     assert granted(first) == "assumes that padded products reach 50% of the roofline"
     assert [x.certainty for x in bounds] == ["upper bound only"] * len(bounds)
     assert conclusion.headline.endswith("estimated; in the trace the host is the limit; 2 more things to do")
@@ -227,8 +227,8 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%), but usually only ≈ 80 µs "
-        "(16%), because the profiler halves the host's speed (measured on H100 and H200); 50 µs of idle time would "
-        "remain (simulated)"
+        "(16%), because the profiler halves the host's speed (measured with other jobs on H100 and H200); 50 µs of "
+        "idle time would remain (simulated)"
     )
     # One long gap, which no faster host shortens.
     gap = replace(now, ceilings=Ceilings(500, 500, 500, 500, half_host_us=500))
