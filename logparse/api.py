@@ -312,7 +312,7 @@ class Run:
 
     >>> job = run("job", folder)
     >>> job
-    Run('job': use 4 faster solutions: ... ms a run, measured alone, not confirmed)
+    Run('job': use 4 faster GEMM solutions: ... ms a run, measured alone, not confirmed)
     >>> list(job.todo.columns)
     ['title', 'saves_us', 'unit', 'certainty', 'now_us', 'then_us', 'changes']
     """

@@ -165,12 +165,14 @@ def gain(todo: Todo) -> str:
     shown = todo.shown
     if shown is None:
         return "unknown"
-    if todo.at_most or todo.assumes or todo.usual_us is not None or todo.most_us is not None:
+    if todo.usual_us is not None or todo.most_us is not None:
         times = [todo.gained_us, shown.now_us, todo.most_us, todo.usual_us]
         numbers, unit = in_one_unit([us for us in times if us is not None])
         left = iter(numbers)
         saved, now, most, usual = (next(left) if us is not None else None for us in times)
         return f"{saving_text(todo, str(saved), most, usual)} of {now} {unit}"
+    if todo.at_most or todo.assumes:
+        return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
     return mark(todo) + join_times(shown.now_us, "→", shown.then_us)
 
 

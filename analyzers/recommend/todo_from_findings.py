@@ -216,6 +216,7 @@ def list_remarks(found: Recommendation) -> list[Todo]:
         estimated: Sureness = "estimated" if understated else "unknown"
         most_us = bound_gain(step, gain, found) if known else None
         usual_us = estimate_usual_gain(found) if waits == "host" else None
+        usual_us = usual_us if usual_us is not None and usual_us < saved * (1 - LEAST) else None
         if step is not None and most_us is not None:
             usual_us = estimate_gain(remark.analyzer, step.saving_us, most_us, found)
         if saved >= LEAST * whole:
