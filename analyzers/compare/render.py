@@ -238,8 +238,8 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
             changed = rows[x["text"]]
             if x["saves_us"] and (x["pick"], x["best"]) == (changed[own], changed[other]):
                 one = sign * x["saves_us"] / (x["calls"] or 1.0)
-                calls = changed["calls_b"] or changed["calls_a"]
-                saves[x["text"]] = one * ((calls if x["calls"] else None) or x["calls"] or 1.0)
+                calls = (changed["calls_b"] or changed["calls_a"] or x["calls"]) if x["calls"] else None
+                saves[x["text"]] = one * (calls or 1.0)
                 if changed["calls_a"]:
                     first[x["text"]] = one * changed["calls_a"]
     return Worth(saves, len(rows), _count_proposed(found, rows, a), first)

@@ -138,7 +138,7 @@ ABOUT: Mapping[str, str] = {
     "saving_from": "Measured: both times (now and then) were measured. Estimated: one of them was estimated.",
     "moved": "What changed from the earlier run to the later one: slower, faster, another choice of the library …",
     "change_us": "Calls × (time in the later run − time in the earlier run). If the runs' times cannot be compared, "
-    "the times of the two kernels that they used are used. Negative: faster.",
+    "it is the difference of the times of their two solutions. Negative: faster.",
     "change": "Time of a call in the later run ÷ its time in the earlier run, minus 100%.",
     "other_us": "Time of a call in the earlier run.",
     "here_us": "Time of a call in the later run.",

@@ -229,7 +229,8 @@ def _in_words(total: Mapping[str, float], which: str, worst: str) -> str:
     if slow:
         out += " beside the slower of forward (F) and backward data (B) of the layer: "
         out += worst or (
-            f"one call of each takes {duration(total['held_us'])} in all, {duration(total['recoverable_us'])} more"
+            f"one call of each takes {duration(total['held_us'])} in all, {duration(total['recoverable_us'])} more "
+            "than that pass"
         )
     if others := int(total.get("not_run", 0)):
         out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"

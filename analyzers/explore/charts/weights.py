@@ -26,7 +26,7 @@ from logparse.lazy import pd
 from logparse.libraries.miopen.find_db_choice import SLOW_FACTOR
 
 NOTHING = (
-    "No layer here has both a time of its backward-weight pass (W) and of its forward (F) or dgrad (B) "
+    "No layer here has both a time of its backward-weight pass (W) and of its forward (F) or backward data (B) "
     "pass.<br>Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on "
     "direction"
 )
