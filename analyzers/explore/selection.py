@@ -104,9 +104,8 @@ INTRO: Mapping[str, str] = {
         "give most of this time back."
     ),
     "weights": "The backward-weight pass (W) of each layer against the slower of its forward pass (F) and backward "
-    "data (B), "
-    "which do the same work; larger marks take more time. The table has the layers that lose most first: calls × (W − "
-    "max(F, B)). Each row names the file of its times.",
+    "data (B), which do the same work; larger marks take more time. The table has the layers that lose most first: "
+    "calls × (W − max(F, B)). Each row names the file of its times.",
     "compare": "What changed from the earlier run to the later one, problem by problem, as in logparse diff. Two times "
     "are compared only if files of one kind have them (two traces, two bench outputs). Only changes beyond noise "
     "count.",
