@@ -105,9 +105,9 @@ LAW = {
 }
 
 
-@pytest.mark.parametrize(("verb", "why"), [(verb, why) for verb, reasons in LAW.items() for why in reasons])
+@pytest.mark.parametrize("verb", LAW)
 def test_what_is_left_out_is_counted(
-    folder: Path, verb: str, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     words = verb.split()
@@ -116,7 +116,8 @@ def test_what_is_left_out_is_counted(
     words += ["--run", "job"] if asks_the_store and words[0] != "diff" else []
     with pytest.raises(SystemExit):
         app(words)
-    assert LAW[verb][why] in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert [why for why, text in LAW[verb].items() if text not in out] == []
 
 
 def test_nothing_is_left_out_of_a_clean_run(

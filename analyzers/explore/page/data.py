@@ -140,7 +140,10 @@ class PageData:
     @property
     def doing(self) -> str:
         """A text for the user about what is being loaded. It is empty at the end."""
-        return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
+        if not self._done or self.finished:
+            return ""
+        # Once the results are there, nothing that the user sees is waited for.
+        return f"{self._done} …" if self.judged else f"{self._done} … {time.monotonic() - self._begun:.0f} s"
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until all data are loaded, or loading has failed.
