@@ -163,7 +163,7 @@ def _calls(found: Diff) -> list[str]:
         sides = ["none logged" if n is None else f"{n:,} calls{_of(many, by_step)}" for n, many in ((a, one), (b, two))]
         each = "step" if by_step else "process"
         sure = "" if one and two else " (if the run whose logs name no process had only one process)"
-        same = f": per {each} the work is the same{sure}" if equal else ""
+        same = f": per {each} these calls are the same{sure}" if equal else ""
         out.append(f"{_KINDS.get(kind, kind)}s: {found.a} {sides[0]}, {found.b} {sides[1]}{same}")
     return out
 

@@ -93,7 +93,7 @@ TABLE: Mapping[str, str] = {
     "pick_there_us": "Compared run's pick (µs)",
     "pick_here_us": "This run's pick (µs)",
     "regret": "Regret (%)",
-    "beyond_us": "W beyond F and B (ms)",
+    "beyond_us": "Lost by W (ms)",
     "sibling_ratio": "W ÷ max(F, B)",
     "w_total_us": "Calls × W (ms)",
     "w_us": "W (µs)",
@@ -534,7 +534,7 @@ def has_kernels(con: duckdb.DuckDBPyConnection) -> bool:
 
 def empty_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Return the columns of the web page's table that have no value in any row."""
-    counts = ", ".join(f"count({name})" for name in TABLE)
+    counts = ", ".join(f"count({_SELECTED.get(name, name)})" for name in TABLE)
     found = con.execute(f"select {counts} from points").fetchall()[0]
     return frozenset(name for name, count in zip(TABLE, found, strict=True) if not count)
 
@@ -571,7 +571,12 @@ def table(
     # Rows that are equal in the user's order are in the default order.
     order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
     columns = ", ".join(
-        f"{name} * {SCALED[name]} as {name}" if name in SCALED else _SELECTED.get(name, name) for name in TABLE
+        f"{name} * {SCALED[name]} as {name}"
+        if name in SCALED
+        else f"{_SELECTED[name]} as {name}"
+        if name in _SELECTED
+        else name
+        for name in TABLE
     )
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     by = ", ".join([*order, default.by])
@@ -581,7 +586,7 @@ def table(
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 
-_SELECTED = {"then_us": "if(saving_us is null and aim_us is null and not apart, null, then_us) as then_us"}
+_SELECTED = {"then_us": "if(saving_us is null and aim_us is null and not apart, null, then_us)"}
 """SQL of columns that have no value in some rows: if no saving is known, it is unknown what a change would reach."""
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")

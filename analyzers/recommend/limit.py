@@ -90,8 +90,8 @@ def _usually(usual_us: float | None, now_us: float) -> str:
         return ""
     (usual, _), unit = in_one_unit([usual_us, now_us])
     return (
-        f", but usually only ≈ {usual} {unit} ({usual_us / now_us:.0%}), because the profiler halves the host's speed "
-        "(measured with other jobs on H100 and H200)"
+        f", but only ≈ {usual} {unit} ({usual_us / now_us:.0%}) without the profiler, which usually halves the host's "
+        "speed (measured with other jobs on H100 and H200)"
     )
 
 

@@ -100,7 +100,7 @@ def backward_weights(
     _names(figure, rows, size, [(right, right * ratio) for ratio, right in ends.items()], theme)
     styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(
-        title={"text": "best known time of forward F or backward data B, the slower one (ms)"},
+        title={"text": "the slower of forward F and backward data B, best known time (ms)"},
         **log_axis(rows["sibling_us"]),
     )
     figure.update_yaxes(title={"text": "time of backward weights W now (ms)"}, **log_axis(rows["w_us"]))

@@ -446,10 +446,13 @@ def verdict(
     headline = make_printable(capitalize_first(known.headline or "no verdict"))
     # What changed comes first, because it is what the user asks.
     first, _, rest = change.partition("; ")
+    # "Nothing worth doing" would be read as if the unlogged problems had been judged, too.
+    where = "" if known.actions or not unlogged else f" in what {make_printable(run)} logged"
+    left = f"Left to do{where}: {sentence(headline)}"
     changed = [
         html.strong(make_printable(first)),
         html.p(make_printable(sentence(rest))),
-        html.p(" ".join(filter(None, [f"Left to do: {sentence(headline)}", unlogged]))),
+        html.p(" ".join(filter(None, [left, unlogged]))),
     ]
     made: list[object] = [
         *(changed if change else [html.strong(headline)]),
@@ -639,7 +642,9 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     detail, head = sentence(action.detail), html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
     sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
     basis = [html.span(f" · {make_printable(action.basis)}.", class_="basis")] if action.basis else []
-    how = [sentence(action.changes)] if action.changes else []
+    # Advice often begins with the change itself.
+    said = action.changes.partition(" and ")[0] in action.detail
+    how = [] if said else [sentence(action.changes)]
     how += [detail] if detail and action.detail not in action.changes else []
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     joined = [x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]

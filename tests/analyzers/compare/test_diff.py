@@ -234,7 +234,7 @@ def test_calls_of_each_kind_and_process_are_compared(store: Store) -> None:
     ingest([str(logs[0])], store := open_store(f"{store.url}-other", create=True), run="one")
     both = times_of_run(open_store(store.url.removesuffix("-other")), "both")
     assert diff_lines(diff(both, times_of_run(store, "one")))[1] == (
-        "GEMMs: both 244 calls in 2 processes, one 122 calls in 1 process: per process the work is the same"
+        "GEMMs: both 244 calls in 2 processes, one 122 calls in 1 process: per process these calls are the same"
     )
 
 
@@ -629,7 +629,7 @@ def test_the_most_frequent_of_several_kernels_is_compared() -> None:
     assert not [x for x in diff_lines(diff(one, one)) if "several" in x]
 
 
-SAME = ": per step the work is the same"
+SAME = ": per step these calls are the same"
 
 
 def traced(path: Path, steps: int, products: int, marked: bool = True) -> str:
@@ -651,7 +651,7 @@ def traced(path: Path, steps: int, products: int, marked: bool = True) -> str:
             (4, 10),
             (2, 10),
             True,
-            "40 calls in 4 traced steps, b 20 calls in 2 traced steps: per step the work is the same",
+            "40 calls in 4 traced steps, b 20 calls in 2 traced steps: per step these calls are the same",
         ),
         ((4, 10), (4, 5), True, "40 calls in 4 traced steps, b 20 calls in 4 traced steps"),
         ((2, 10), (4, 5), True, "20 calls in 2 traced steps, b 20 calls in 4 traced steps"),
