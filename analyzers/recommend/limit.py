@@ -37,10 +37,10 @@ def describe_limit(found: Recommendation) -> str:
         said[0] += f": for {share} ({time.exposed_us / time.window_us:.0%}) the GPU only communicates"
     # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
     # that takes no time.
-    usual_us = estimate_usual_gain(found)
+    usual = estimate_usual_gain(found)
     ends = (
         ("running the best known kernels", ceilings.best_us),
-        (_TWICE, ceilings.half_host_us if of_host and usual_us is None else None),
+        (_TWICE, ceilings.half_host_us if of_host and usual is None else None),
         (_NO_TIME, ceilings.fast_host_us),
     )
     for words, us in ends:
@@ -53,7 +53,7 @@ def describe_limit(found: Recommendation) -> str:
             else:
                 said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
             if words == _NO_TIME:
-                said[-1] += _usually(usual_us, now.now_us) + _other_idle(found)
+                said[-1] += _usually(usual, now.now_us) + _other_idle(found)
     free_us = ceilings.free_communication_us
     freed = ""
     if free_us < now.now_us * (1 - LEAST):
@@ -75,7 +75,7 @@ def describe_limit(found: Recommendation) -> str:
         how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
     elif profiled:
         slowed = "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
-        how += slowed if usual_us is None else ""  # Else it was said with the saving
+        how += slowed if usual is None else ""  # Else it was said with the saving
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
@@ -84,14 +84,14 @@ def describe_limit(found: Recommendation) -> str:
     return f"{'; '.join(said)}{freed} ({how}){again}"
 
 
-def _usually(usual_us: float | None, now_us: float) -> str:
+def _usually(gain: Gain | None, now_us: float) -> str:
     """Tell what an infinitely fast host usually saves, because the profiler slowed the real one. Empty if unknown."""
-    if usual_us is None:
+    if gain is None:
         return ""
-    (usual, _), unit = in_one_unit([usual_us, now_us])
+    (saved, now, _), unit = in_one_unit([gain.saving_us, gain.now_us, now_us])
     return (
-        f", but only ≈ {usual} {unit} ({usual_us / now_us:.0%}) without the profiler, which usually halves the host's "
-        "speed (measured with other jobs on H100 and H200)"
+        f", but only ≈ {saved} of {now} {unit} ({gain.saving_us / gain.now_us:.0%}) without the profiler, which "
+        "usually halves the host's speed (measured with other jobs on H100 and H200)"
     )
 
 
@@ -137,19 +137,20 @@ def bound_gain(step: Gain | None, gain: Gain | None, found: Recommendation) -> f
     return gain.saving_us if found.now.beside_logs or is_as_profiled(found) else None
 
 
-def estimate_gain(key: str, least_us: float, most_us: float | None, found: Recommendation) -> float | None:
-    """Estimate what a step gains from faster kernels if the host needs half of its traced time, µs.
+def estimate_gain(key: str, least_us: float, most_us: float | None, found: Recommendation) -> Gain | None:
+    """Estimate the time of a step now and with faster kernels if the host needs half of its traced time.
 
     ``key`` is the change in ``StepTimes.unslowed``. The gain lies between ``least_us`` (the host is as slow as in the
-    trace) and ``most_us`` (nothing waits for the host). None if ``most_us`` or the host's usual time is unknown.
+    trace) and ``most_us`` (nothing waits for the host), in µs. None if ``most_us`` or the host's usual time is unknown.
     """
     if most_us is None or found.step is None or isinstance(found.step, str) or key not in found.step.unslowed:
         return None
-    return min(max(found.step.unslowed[key].saving_us, least_us), most_us)
+    unslowed = found.step.unslowed[key]
+    return Gain(unslowed.now_us, unslowed.now_us - min(max(unslowed.saving_us, least_us), most_us))
 
 
-def estimate_usual_gain(found: Recommendation) -> float | None:
-    """Estimate what an infinitely fast host gains if the host needs half of its traced time, µs.
+def estimate_usual_gain(found: Recommendation) -> Gain | None:
+    """Estimate the time of a step now and with an infinitely fast host if the host needs half of its traced time.
 
     The profiler slows the host to about half of its speed (docs/measurement.md). None in these cases:
 
@@ -163,8 +164,8 @@ def estimate_usual_gain(found: Recommendation) -> float | None:
         return None
     if now.ceilings.fast_host_us >= now.now_us * (1 - LEAST):
         return None
-    usual_us = max(now.ceilings.half_host_us - now.ceilings.fast_host_us, 0.0)
-    return usual_us if usual_us < (now.now_us - now.ceilings.fast_host_us) * (1 - LEAST) else None
+    usual = Gain(now.ceilings.half_host_us, min(now.ceilings.fast_host_us, now.ceilings.half_host_us))
+    return usual if usual.saving_us < (now.now_us - now.ceilings.fast_host_us) * (1 - LEAST) else None
 
 
 def name_limit(found: Recommendation) -> str:

@@ -47,7 +47,7 @@ class Todo:
       host``. Else empty.
     * ``most_us``: the most that the step may gain, µs, if the profiler or logs slowed the host of the simulated step.
       Without them the step gains something between the saving of ``step`` and this. Else None.
-    * ``usual_us``: what the step gains if its host needs half of its traced time, µs, as usual without the profiler
+    * ``usual``: the step now and afterwards if its host needs half of its traced time, as usual without the profiler
       (docs/measurement.md). None if the time without the profiler is known, or if the host's speed does not matter.
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
@@ -72,7 +72,7 @@ class Todo:
     doubt: str = ""
     slowed_by: str = ""
     most_us: float | None = None
-    usual_us: float | None = None
+    usual: Gain | None = None
     rests_on: str = ""
     waits_for: str = ""
     assumes: str = ""
@@ -112,6 +112,11 @@ class Todo:
     def gained_us(self) -> float:
         """How much shorter a step becomes by the change, µs. If that is unknown, how much GPU time is saved."""
         return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
+
+    @property
+    def usual_us(self) -> float | None:
+        """The time that a step usually gains without the profiler, µs (``usual``). None if it is unknown."""
+        return None if self.usual is None else self.usual.saving_us
 
     @property
     def expected_us(self) -> float:
@@ -227,11 +232,12 @@ def kernels_text(todo: Todo) -> str:
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.
     but = ""
-    if todo.usual_us is not None:
-        (usual, least), unit = in_one_unit([todo.usual_us, todo.gained_us])
+    if todo.usual is not None:
+        times = [todo.usual.saving_us, todo.usual.now_us, todo.gained_us, todo.step.now_us]
+        (usual, unslowed, least, now), unit = in_one_unit(times)
         but = (
-            f", of which the job gains ≈ {usual} {unit} if the host is twice as fast as in the trace "
-            f"(usual without the profiler), {least} {unit} if it is as slow as in the trace"
+            f", of which the job gains ≈ {usual} of {unslowed} {unit} if the host is twice as fast as in the trace "
+            f"(usual without the profiler), {least} of {now} {unit} if it is as slow as in the trace"
         )
     elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])

@@ -113,7 +113,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         doubt="" if in_job else doubt,
         slowed_by="" if in_job else name_slowing_limit(step, gain, found),
         most_us=most_us,
-        usual_us=estimate_gain(name, step.saving_us, most_us, found) if step is not None else None,
+        usual=estimate_gain(name, step.saving_us, most_us, found) if step is not None else None,
         assumes=assumes,
     )
 

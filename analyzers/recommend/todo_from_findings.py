@@ -95,7 +95,7 @@ def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -
         bounded=step is not None and step is bound,
         slowed_by="" if in_job else name_slowing_limit(step, gain, found),
         most_us=most_us,
-        usual_us=estimate_gain(key, step.saving_us, most_us, found) if step is not None else None,
+        usual=estimate_gain(key, step.saving_us, most_us, found) if step is not None else None,
         rests_on="" if in_job else _rests_on(findings),
         doubt=warn_of_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
@@ -215,10 +215,10 @@ def list_remarks(found: Recommendation) -> list[Todo]:
             step = gain
         estimated: Sureness = "estimated" if understated else "unknown"
         most_us = bound_gain(step, gain, found) if known else None
-        usual_us = estimate_usual_gain(found) if waits == "host" else None
-        usual_us = usual_us if usual_us is not None and usual_us < saved * (1 - LEAST) else None
+        usual = estimate_usual_gain(found) if waits == "host" else None
+        usual = usual if usual is not None and usual.saving_us < saved * (1 - LEAST) else None
         if step is not None and most_us is not None:
-            usual_us = estimate_gain(remark.analyzer, step.saving_us, most_us, found)
+            usual = estimate_gain(remark.analyzer, step.saving_us, most_us, found)
         if saved >= LEAST * whole:
             out.append(
                 Todo(
@@ -232,7 +232,7 @@ def list_remarks(found: Recommendation) -> list[Todo]:
                     changes=remark.remedy.changes,
                     step=step,
                     waits=waits == "host",
-                    usual_us=usual_us,
+                    usual=usual,
                     slowed_by=name_slowing_limit(step, gain, found),
                     most_us=most_us,
                     rests_on=_AS_TRACED if understated else _rests_on([remark]),

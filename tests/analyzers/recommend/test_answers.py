@@ -61,7 +61,10 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
     assert [x.gained_us for x in two.todo] == pytest.approx([x.gained_us / 2 for x in one.todo])
     assert {x.unit for x in two.todo} == {"step"}
-    assert "an infinitely fast host saves at most 3.5 of 16.2 ms (22%), but only ≈ 0.471 ms (3%) without" in two.limit
+    assert (
+        "an infinitely fast host saves at most 3.5 of 16.2 ms (22%), but only ≈ 0.471 of 13.2 ms (4%) without"
+        in two.limit
+    )
     [remark] = (x for x in half.remarks if x.analyzer == host_bound.NAME)
     assert "of 16.2 ms per step" in remark.message
 
@@ -81,8 +84,8 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     assert gain(first) == "≈ 5.91 (0.962 to 6.01) of 32.4 ms"
     assert screen.format_savings([first]) == ["≈ 5.91 (0.962 to 6.01) of 32.4 ms"]
     assert kernels_text(first) == (
-        "the changed kernels 7.93 → 1.92 ms, of which the job gains ≈ 5.91 ms if the host is twice as fast as in the "
-        "trace (usual without the profiler), 0.962 ms if it is as slow as in the trace"
+        "the changed kernels 7.93 → 1.92 ms, of which the job gains ≈ 5.91 of 26.3 ms if the host is twice as fast as "
+        "in the trace (usual without the profiler), 0.962 of 32.4 ms if it is as slow as in the trace"
     )
     [host] = [x for x in bounds if x.waits]
     assert screen.format_savings([host]) == ["up to 7 (usually ≈ 0.942) of 32.4 ms"]
@@ -168,7 +171,7 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     # The table of the report has 2.74 ms and more, and the list above it 0.962 ms.
     table = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     assert table in report(found, [])
-    assert "of which the job gains ≈ 5.91 ms if the host is twice as fast as in the trace" in report(found, [])
+    assert "of which the job gains ≈ 5.91 of 26.3 ms if the host is twice as fast as in the trace" in report(found, [])
     assert table not in report(replace(found, step=None), [])
 
 
@@ -226,9 +229,9 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
-        "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%), but only ≈ 80 µs (16%) "
-        "without the profiler, which usually halves the host's speed (measured with other jobs on H100 and H200); "
-        "50 µs of idle time would remain (simulated)"
+        "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%), but only ≈ 80 of 400 µs "
+        "(20%) without the profiler, which usually halves the host's speed (measured with other jobs on H100 and "
+        "H200); 50 µs of idle time would remain (simulated)"
     )
     # One long gap, which no faster host shortens.
     gap = replace(now, ceilings=Ceilings(500, 500, 500, 500, half_host_us=500))
