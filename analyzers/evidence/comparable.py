@@ -277,7 +277,7 @@ def _parts(device: str, rows: pd.DataFrame, kind: str) -> _Parts:
 
 
 def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
-    # To take rows of a table of texts for each family would take longer than to parse the texts.
+    # Rows of a table of texts, taken for each family, would need as long as parsing the texts.
     times = rows["time_us"].to_numpy(dtype="float64")
     problems, sources = (rows[name].to_numpy(dtype=object) for name in ("problem", "source"))
     for kind in parse_sizes(problems.tolist()):

@@ -37,7 +37,7 @@ _NAMESPACES = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::|\bstd
 
 
 def shorten_names(names: Sequence[str], longest: int) -> list[str]:
-    """Shorten names of kernels or operators to at most ``longest`` characters, so that they can still be told apart."""
+    """Shorten names of kernels or operators to at most ``longest`` characters. Different names stay different."""
     cut = {name: _cut_middle(_NAMESPACES.sub("", name), longest) for name in names}
     for group in in_groups(cut, cut.__getitem__).values():
         if len(group) > 1:  # They differ at another place.

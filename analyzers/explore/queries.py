@@ -534,7 +534,7 @@ def has_kernels(con: duckdb.DuckDBPyConnection) -> bool:
 
 def empty_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Return the columns of the web page's table that have no value in any row."""
-    counts = ", ".join(f"count({_SELECTED.get(name, name)})" for name in TABLE)
+    counts = ", ".join(f"count({name})" for name in TABLE)
     found = con.execute(f"select {counts} from points").fetchall()[0]
     return frozenset(name for name, count in zip(TABLE, found, strict=True) if not count)
 
@@ -570,14 +570,7 @@ def table(
     known = [x for x in sort if x.get("colId") in TABLE]
     # Rows that are equal in the user's order are in the default order.
     order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
-    columns = ", ".join(
-        f"{name} * {SCALED[name]} as {name}"
-        if name in SCALED
-        else f"{_SELECTED[name]} as {name}"
-        if name in _SELECTED
-        else name
-        for name in TABLE
-    )
+    columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     by = ", ".join([*order, default.by])
     # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
@@ -586,8 +579,6 @@ def table(
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 
-_SELECTED = {"then_us": "if(saving_us is null and aim_us is null and not apart, null, then_us)"}
-"""SQL of columns that have no value in some rows: if no saving is known, it is unknown what a change would reach."""
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")

@@ -75,7 +75,7 @@ def describe_limit(found: Recommendation) -> str:
         how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
     elif profiled:
         slowed = "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
-        how += slowed if usual is None else ""  # Else it was said with the saving
+        how += slowed if usual is None else ""  # The usual saving already names the slowed host.
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
@@ -90,8 +90,8 @@ def _usually(gain: Gain | None, now_us: float) -> str:
         return ""
     (saved, now, _), unit = in_one_unit([gain.saving_us, gain.now_us, now_us])
     return (
-        f", but only ≈ {saved} of {now} {unit} ({gain.saving_us / gain.now_us:.0%}) without the profiler, which "
-        "usually halves the host's speed (measured with other jobs on H100 and H200)"
+        "; without the profiler, which usually halves the host's speed (measured with other jobs on H100 and H200), it "
+        f"saves ≈ {saved} of {now} {unit} ({gain.saving_us / gain.now_us:.0%})"
     )
 
 

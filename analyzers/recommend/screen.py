@@ -18,7 +18,7 @@ from analyzers.findings.finding import NOW, THEN
 from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark, saving_text
+from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark, saving_texts
 from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.todo_order import name_order, name_unit
 from analyzers.recommend.verdict import Verdict, verdict
@@ -35,7 +35,6 @@ from logparse.text import (
     LINES,
     cut_to_width,
     duration,
-    in_one_unit,
     make_printable,
     pluralize,
     short_path,
@@ -258,25 +257,10 @@ def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
 
 
 def format_savings(todo: Sequence[Todo]) -> list[str]:
-    """Return the saving of each recommended change as a text, all in one unit of time, for example ``82.5 of 330 ms``.
-
-    * ``≈``: an estimate. Brackets have its range, or the most that is possible.
-    * ``up to``: the largest possible saving.
-    * ``0 or``: the saving rests on a condition.
-    """
-    known = [(x, x.shown) for x in todo]
-    times = [[] if gain is None else [gain.saving_us, gain.now_us, x.most_us, x.usual_us] for x, gain in known]
-    numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
-    left, out = iter(numbers), []
-    for (x, _), each in zip(known, times, strict=True):
-        if not each:
-            out.append("unknown")
-            continue
-        saved, now, most, usual = (next(left) if us is not None else None for us in each)
-        # The heading names a step or a run. So a saving of a single call says that it is one.
-        call = " a call" if x.unit == "call" and name_unit(todo) != "call" else ""
-        out.append(f"{saving_text(x, str(saved), most, usual)} of {now} {unit}{call}")
-    return out
+    """Return the saving of each recommended change as a text, all in one unit of time (``saving_texts``)."""
+    # The heading names a step or a run. So a saving of a single call says that it is one.
+    of_call = [" a call" * (x.unit == "call" and x.shown is not None and name_unit(todo) != "call") for x in todo]
+    return [f"{text}{call}" for text, call in zip(saving_texts(todo), of_call, strict=True)]
 
 
 def todo_blocks(

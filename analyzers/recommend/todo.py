@@ -10,6 +10,7 @@ per *unit*:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -170,22 +171,39 @@ def gain(todo: Todo) -> str:
     shown = todo.shown
     if shown is None:
         return "unknown"
-    if todo.usual_us is not None or todo.most_us is not None:
-        times = [todo.gained_us, shown.now_us, todo.most_us, todo.usual_us]
-        numbers, unit = in_one_unit([us for us in times if us is not None])
-        left = iter(numbers)
-        saved, now, most, usual = (next(left) if us is not None else None for us in times)
-        return f"{saving_text(todo, str(saved), most, usual)} of {now} {unit}"
+    if todo.usual is not None or todo.most_us is not None:
+        return saving_texts([todo])[0]
     if todo.at_most or todo.assumes:
         return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
     return mark(todo) + join_times(shown.now_us, "→", shown.then_us)
 
 
-def saving_text(todo: Todo, saved: str, most: str | None, usual: str | None) -> str:
-    """Write a saving from its numbers, which are given in one unit: ``gained_us``, ``most_us`` and ``usual_us``."""
-    if usual is not None:
-        return f"≈ {usual} ({saved} to {most})" if most is not None else f"up to {saved} (usually ≈ {usual})"
-    return f"{mark(todo)}{saved}" + ("" if most is None else f" to {most}")
+def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
+    """Write the savings of several things to do, all in one unit of time, such as ``82.5 of 330 ms``.
+
+    Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. Brackets have the range of
+    an estimate, or what is usual without the profiler.
+    """
+    known = [(x, x.shown) for x in todo]
+    times = [[] if gain is None else [x.gained_us, gain.now_us, x.most_us, x.usual_us] for x, gain in known]
+    numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
+    left, out = iter(numbers), []
+    for (x, _), each in zip(known, times, strict=True):
+        if not each:
+            out.append("unknown")
+            continue
+        saved, now, most, usual = (next(left) if us is not None else None for us in each)
+        of = f" of {now}" if with_whole else ""
+        out.append(f"{_saving_text(x, str(saved), most, usual)}{of} {unit}")
+    return out
+
+
+def _saving_text(todo: Todo, saved: str, most: str | None, usual: str | None) -> str:
+    if usual is None:
+        return f"{mark(todo)}{saved}" + ("" if most is None else f" to {most}")
+    if most is None or usual == "0":
+        return f"up to {most or saved} ({'usually none' if usual == '0' else f'usually ≈ {usual}'})"
+    return f"≈ {usual} ({saved} to {most})"
 
 
 def mark(todo: Todo) -> str:
@@ -235,9 +253,10 @@ def kernels_text(todo: Todo) -> str:
     if todo.usual is not None:
         times = [todo.usual.saving_us, todo.usual.now_us, todo.gained_us, todo.step.now_us]
         (usual, unslowed, least, now), unit = in_one_unit(times)
+        gains = "nothing" if usual == "0" else f"≈ {usual} of {unslowed} {unit}"
         but = (
-            f", of which the job gains ≈ {usual} of {unslowed} {unit} if the host is twice as fast as in the trace "
-            f"(usual without the profiler), {least} of {now} {unit} if it is as slow as in the trace"
+            f", of which the job gains {gains} if the host is twice as fast as in the trace (usual without the "
+            f"profiler), {least} of {now} {unit} if it is as slow as in the trace"
         )
     elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])

@@ -79,8 +79,9 @@ def files_of(overrides: Path) -> list[Path]:
 
     Each script lists them, one per line, after the word ``file``.
     """
-    words = ((x.parent, line) for x in scripts_of(overrides) for line in x.read_text(encoding="utf-8").splitlines())
-    return [folder / line.removeprefix("file ") for folder, line in words if line.startswith("file ")]
+    texts = ((x.parent, x.read_text(encoding="utf-8", errors="surrogateescape")) for x in scripts_of(overrides))
+    lines = ((folder, line) for folder, text in texts for line in text.split("\n") if line.startswith("file "))
+    return [folder / line.removeprefix("file ") for folder, line in lines]
 
 
 def asked_of(overrides: Path) -> Asked:

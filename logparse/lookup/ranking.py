@@ -247,7 +247,7 @@ def run_with_most_to_save(store: Store, runs: Sequence[str]) -> str:
     If several save equally much (or nothing is known of any), the last one of ``runs`` is returned.
     """
     saves_us = dict.fromkeys(runs, 0.0)
-    with store.reading(_NEEDED) as con:  # One connection for all runs, because to open it takes as long as to rank one
+    with store.reading(_NEEDED) as con:  # A connection for each run would need half as long as ranking the run.
         # A run saves nothing if only traces time its calls, as in runs that ``tune`` has made.
         ((may_be,),) = con.execute(OPEN).fetchall()
         timed = {str(run) for (run,) in con.execute(_TIMED_APART).fetchall()}

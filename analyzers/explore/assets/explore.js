@@ -324,6 +324,7 @@
     const value = row[name];
     if (value === null || value === undefined) return '';
     if (name === 'then_us' && row.aim_us < value && row.aim_us !== null) return `≈ ${duration(row.aim_us)}`;
+    if (name === 'then_us' && (row.saving_us ?? null) === null && value >= row.time_us) return '';  // nothing faster is known
     if (kind === 'text') return value;
     if (kind === 'change') return `${value > 0 ? '+' : ''}${value.toFixed(1)}`.replace('-', '−');
     const text = kind === 'time' ? duration(value * each) : number(value);

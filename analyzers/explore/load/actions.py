@@ -18,7 +18,7 @@ from analyzers.recommend import apply_script, next_commands
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.override_files import make_files, names_of_scripts, targets
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, basis, change_text, gain, mark
+from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts
 from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import verdict
@@ -27,7 +27,7 @@ from logparse.model import Advise, ChangeProgram, Replay, Search, Setting, UseRo
 from logparse.quoting import file_name
 from logparse.store import command_line
 from logparse.store.settling import settling
-from logparse.text import duration, join_times, pluralize
+from logparse.text import pluralize
 
 if TYPE_CHECKING:
     from analyzers.actions import ActionResult
@@ -83,16 +83,19 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
-    short_of_advice = isinstance(todo.remedy, Advise) and bool(advice)
+    changes, detail = _settle(todo) if todo.assumes else change_text(todo), _detail(todo, result, advice)
+    # Advice often says what to change, in more words.
+    if detail and (isinstance(todo.remedy, Advise) or changes.partition(" and ")[0] in detail):
+        changes = ""
     waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
     return Card(
         name=todo.name,
         title=todo.title,
-        detail=_detail(todo, result, advice),
-        saves=_format_saving(todo),
+        detail=detail if detail not in changes else "",
+        saves=saving_texts([todo], with_whole=False)[0],
         gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
         evidence=todo.certainty,
-        changes=_settle(todo) if todo.assumes else "" if short_of_advice else change_text(todo),
+        changes=changes,
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
         commands=_list_commands(todo, results, recommendation, store, runs),
         mark=_MARKS.get(waits or "", ""),
@@ -113,28 +116,6 @@ def _detail(todo: Todo, result: ActionResult | None, advice: str | None) -> str:
         return advice or todo.what
     # The commands of the card say how override files are applied.
     return "" if isinstance(todo.remedy, UseRows) else f"{todo.what}: {result.application.line}"
-
-
-def _format_saving(todo: Todo) -> str:
-    """Return how much time a proposal of ``recommend`` saves, as text.
-
-    For example:
-
-    * ``110 ms``: measured
-    * ``≈ 6 ms``: estimated, or as usual without the profiler
-    * ``≈ 1 to 6 ms``: estimated, and the profiler slowed the host
-    * ``up to 8.5 ms``: only a bound is known. ``up to 7 (usually ≈ 0.9 ms)``: the profiler slowed the host
-    * ``0 or 9 ms``: it rests on a condition
-    """
-    if todo.shown is None:
-        return "unknown"
-    if todo.usual_us is not None and todo.most_us is None:
-        return f"up to {join_times(todo.gained_us, '(usually ≈', todo.usual_us)})"
-    if todo.usual_us is not None:
-        return f"≈ {duration(todo.usual_us)}"
-    if todo.most_us is not None:
-        return f"≈ {join_times(todo.gained_us, 'to', todo.most_us)}"
-    return f"{mark(todo)}{duration(todo.gained_us)}"
 
 
 _MARKS: Mapping[str, str] = {"communication": "communication", "host": "idle"}

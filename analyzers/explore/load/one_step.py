@@ -115,10 +115,9 @@ def _say_launched(asked: Floats, begin: float) -> str:
     if not len(known):
         return ""
     first, last = float(known.min()), float(known.max())
-    return (
-        f"The host launched this work within {duration(last - first)}, "
-        f"beginning {duration(begin - first)} before the first kernel."
-    )
+    # The first kernel may have been launched before the trace.
+    ahead = f", beginning {duration(begin - first)} before the first kernel" if first <= begin else ""
+    return f"The host launched this work within {duration(last - first)}{ahead}."
 
 
 def _library(problem: str) -> str:

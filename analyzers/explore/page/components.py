@@ -639,13 +639,10 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     download = leads.download
     get = html.a("Download (zip)", href=download, class_="get") if action.files and download else None
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
-    detail, head = sentence(action.detail), html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
+    head = html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
     sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
     basis = [html.span(f" · {make_printable(action.basis)}.", class_="basis")] if action.basis else []
-    # Advice often begins with the change itself.
-    said = action.changes.partition(" and ")[0] in action.detail
-    how = [] if said else [sentence(action.changes)]
-    how += [detail] if detail and action.detail not in action.changes else []
+    how = [sentence(x) for x in (action.changes, action.detail) if x]
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     joined = [x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]
     return html.li(

@@ -132,7 +132,8 @@ def test_a_folder_stands_for_the_files_that_its_apply_sh_lists(tmp_path: Path) -
         shutil.copy(TUNED, tmp_path / name)
     with pytest.raises(InputError, match=r"no apply\.sh that lists override files"):
         files_in([str(tmp_path)])
-    (tmp_path / "apply.sh").write_text("here << 'END'\nfile tunableop_results0.csv\nfact arch gfx942\nEND\n")
+    script = b"# caf\xe9\nhere << 'END'\nfile tunableop_results0.csv\nfact arch gfx942\nEND\n"  # not UTF-8
+    (tmp_path / "apply.sh").write_bytes(script)
     listed = str(tmp_path / "tunableop_results0.csv")
     assert files_in([str(tmp_path), listed]) == [listed]
     assert [x.name for x in lint_files([str(tmp_path.parent / tmp_path.name)])[0]] == ["tunableop_results0.csv"]

@@ -24,7 +24,7 @@ import pytest
 pytest.importorskip("flask", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load import child
-from analyzers.explore.load.job import VERDICT
+from analyzers.explore.load.job import FAILED, FIRST, READY, VERDICT, Job
 from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
@@ -118,6 +118,20 @@ class Stepwise(StoreReading):
         for step in super().steps():
             self.next.acquire()
             yield step
+
+
+def test_tables_are_shown_if_the_analysis_of_a_small_store_fails(
+    sampled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small store is analysed before its tables are written. If that fails, the tables are written all the same."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr("analyzers.explore.load.analysis.analyse", fail)
+    steps = list(child._steps(Job(sampled.url, None, None, {}, str(tmp_path))))
+    assert steps == [(READY, ""), (FAILED, "RuntimeError: no such kernel")]
+    assert (tmp_path / FIRST).is_file()
 
 
 @pytest.mark.usefixtures("read_here")

@@ -61,10 +61,8 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
     assert [x.gained_us for x in two.todo] == pytest.approx([x.gained_us / 2 for x in one.todo])
     assert {x.unit for x in two.todo} == {"step"}
-    assert (
-        "an infinitely fast host saves at most 3.5 of 16.2 ms (22%), but only ≈ 0.471 of 13.2 ms (4%) without"
-        in two.limit
-    )
+    assert "saves at most 3.5 of 16.2 ms (22%); without the profiler" in two.limit
+    assert "it saves ≈ 0.471 of 13.2 ms (4%)" in two.limit
     [remark] = (x for x in half.remarks if x.analyzer == host_bound.NAME)
     assert "of 16.2 ms per step" in remark.message
 
@@ -93,6 +91,15 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     assert [x.certainty for x in bounds] == ["upper bound only"] * len(bounds)
     assert conclusion.headline.endswith("estimated; in the trace the host is the limit; 2 more things to do")
     assert gains_text(conclusion).startswith("Do not add up the savings: several depend on what limits the job")
+
+
+@needs_corpus
+def test_a_change_that_usually_saves_nothing_is_a_bound(tmp_path: Path) -> None:
+    """Faster kernels do not help a ViT whose host is the limit even at twice its traced speed."""
+    conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_vit.json.gz"))
+    [measured] = [x for x in conclusion.todo if x.title.startswith("measure 3 GEMMs and convolutions")]
+    assert gain(measured) == "up to 0.372 (usually none) of 7.45 ms"
+    assert "of which the job gains nothing if the host is twice as fast as in the trace" in kernels_text(measured)
 
 
 @needs_corpus
@@ -229,9 +236,9 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
-        "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%), but only ≈ 80 of 400 µs "
-        "(20%) without the profiler, which usually halves the host's speed (measured with other jobs on H100 and "
-        "H200); 50 µs of idle time would remain (simulated)"
+        "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%); without the profiler, "
+        "which usually halves the host's speed (measured with other jobs on H100 and H200), it saves ≈ 80 of 400 µs "
+        "(20%); 50 µs of idle time would remain (simulated)"
     )
     # One long gap, which no faster host shortens.
     gap = replace(now, ceilings=Ceilings(500, 500, 500, 500, half_host_us=500))

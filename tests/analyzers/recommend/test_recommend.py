@@ -330,13 +330,21 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendat
         return Shell("env")
 
     made = make_files(found, HERE, [], Settings(), searches=searching(report))
+    tmp_path = tmp_path / "a folder"  # The name has a blank.
+    tmp_path.mkdir()
     for name, variable in (
         ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
         ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
     ):
         (tmp_path / name).write_bytes(next(x.data for x in made.files if x.name == name))
         own = {"PATH": "/usr/bin:/bin", variable: "/nowhere/of/the/user", "HIPBLASLT_TUNING_OVERRIDE_FILE": "x"}
-        subprocess.run(["sh", name], cwd=tmp_path, env=own, check=True)
+        (tmp_path / "miopen-tuning-db").mkdir(exist_ok=True)
+        for result in ("miopen-tuning-db/x.ufdb.txt", "hipblaslt-tuning.txt"):  # as the libraries would write it
+            (tmp_path / result).touch()
+        ended = subprocess.run(["sh", name], cwd=tmp_path, env=own, check=True, stderr=subprocess.PIPE, text=True)
+        # The script ends with the command that reads its results.
+        [typed] = [line for line in ended.stderr.splitlines() if line.startswith("  logparse ingest --run search ")]
+        subprocess.run(["sh", "-c", f"ls -d {typed.partition('search ')[2]}"], cwd="/", check=True)
     gemm_log = (tmp_path / "hipblaslt-tuning.log").read_text()
     conv_log = (tmp_path / "miopen-tuning-db/tune.log").read_text()
     assert f"MIOPEN_USER_DB_PATH={tmp_path}/miopen-tuning-db" in conv_log

@@ -963,7 +963,10 @@ def test_a_job_that_is_not_seen_has_a_sentence(job_server: Server, tmp_path: Pat
 def test_steps_under_a_dispatch_mode_have_a_sentence(
     watched: str, note: str, job_server: Server, tmp_path: Path
 ) -> None:
-    """The program calls no module, so only the optimizer's steps are counted. No note tells of one uncounted step."""
+    """A note names the steps that a dispatch mode hid, if there are several. A single hidden step has no note.
+
+    The program calls no module, so logparse counts only the optimizer's steps.
+    """
     program = tmp_path / "p.py"
     program.write_text(
         f"""

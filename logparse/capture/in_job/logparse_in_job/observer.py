@@ -52,7 +52,7 @@ _WORDS = {
 }
 _UNPLAIN = "ran under a tracer, a transform (such as vmap) or a dispatch mode (such as FlopCounterMode)"
 _MANY = 0.05
-"""Fraction of the counted steps (0 to 1). The user is told of uncounted steps from this fraction on."""
+"""Number of uncounted steps ÷ number of counted steps (0 to 1) from which a note tells the user of the former."""
 _LEADERS = {"optimizer": "another optimizer", "forward": "another model"}
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
