@@ -43,6 +43,11 @@ class Net(torch.nn.Module):
         return x if x is None or x.is_sparse or x.is_nested or x.dtype != torch.float32 else self.layers(x)
 
 
+class Changing(Net):  # its calls change the shapes of their inputs
+    def forward(self, x):
+        return super().forward(x.popitem()[1] if isinstance(x, dict) else x.unsqueeze_(0))
+
+
 class Outer(torch.optim.SGD):  # its step calls another optimizer's step
     def step(self, closure=None):
         made[0].step()
@@ -63,6 +68,7 @@ class Plain(TorchDispatchMode):
 
 
 nets = [Net(), Net()]
+changing = Changing()
 traced = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 4)))
 made = [torch.optim.SGD(nets[0].parameters(), lr=1e-3), torch.optim.Adam(nets[1].parameters(), lr=1e-3)]
 made.append(Outer(nets[0].parameters(), lr=1e-3))
@@ -83,6 +89,12 @@ def call(net):
 
 
 class Sub(torch.Tensor): ...
+
+
+def change(net):
+    with torch.set_grad_enabled(choose.random() < 0.5):
+        for _ in range(choose.randrange(1, 4)):
+            changing({"x": rows()} if choose.random() < 0.3 else rows())
 
 
 def request(net):
@@ -210,7 +222,7 @@ work = install._around(
 )
 ways = [call, request, train, usual_training, usual_training, fails, elsewhere(call), elsewhere(train), under(Plain)]
 ways += [under(Seeing), profiled, transformed, recorded, recomputed, nested, another, graph, named]
-ways += [begun_elsewhere, finalized, fails_after_a_usual_call]
+ways += [begun_elsewhere, finalized, fails_after_a_usual_call, change, change]
 if seed % 2:
     ways.append(phase)
 for _ in range(int(os.environ["TIMES"])):

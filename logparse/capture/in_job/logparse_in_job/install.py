@@ -86,7 +86,7 @@ def _wrap_modules(found: Observer) -> None:
     wrapper = _in_the_same_frame(original, found) or found.with_a_frame
     for function in (wrapper, found.with_a_frame):
         dynamo.hide(function, original)
-    for function in (found.usual_begin, found.begin, found.ended, found.failed):
+    for function in (found.usual_begin, found.over, found.begin, found.ended, found.failed):
         dynamo.hide(function)
     dynamo.take_for_original(original, wrapper)
     names = [name for name, value in vars(torch.nn.Module).items() if value is original]

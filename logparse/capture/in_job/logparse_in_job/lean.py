@@ -1,13 +1,17 @@
 """Count calls of models and steps of optimizers at least cost, once all traces of the job are written.
 
 Between two of its steps a job fills the processor's caches with its own data. Every function, object and dictionary of
-ours that is used then costs about a microsecond. So once tracing is over, a usual call of a model runs one function of
-logparse (``begin``), and a usual step of an optimizer another one (``step_ended``). They usually run no other Python
-function.
+ours that is used then costs about a microsecond. So once tracing is over, a usual call of a model runs two functions of
+logparse (``begin`` and ``over``), and a usual step of an optimizer another one (``step_ended``).
 
-They count exactly what the observer's full functions (``Observer.begin``, ``Observer.end_step``) would count:
+A call is counted when it is over. A job that waits for the GPU in every step then loses only the time of ``begin``. When
+``over`` runs, the GPU still works on the kernels of the call.
+
+The three functions count exactly what the observer's full functions (``Observer.begin``, ``Observer.end_step``) would count:
 
 * They make the same checks. If a check or a look-up fails, they have changed nothing, and call the full function.
+* They read a call's inputs after the call, if an earlier call of a model of that class has left its inputs as they were.
+  If a model changes the shapes of its inputs only in some calls, such a call may get another name.
 * They name nothing. A full function names a call and remembers its counter under a key. The key holds everything that
   the name depends on. For an equal key, the functions here raise the same counter.
 * Each thread has counters of its own, so no lock is needed. ``fold`` adds them to the observer's series, and the
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -75,17 +79,18 @@ class Counts:
     * ``inputs``: by the types, shapes and layouts of a call's inputs.
     * ``forwards`` and ``steps``: by the inputs of the first call in a step, the number of calls, and the phase of the
       job. They hold calls with gradients, and steps of the optimizer.
-    * ``undo`` is the counter to be lowered if the present call raises an exception.
+    * ``keeping``: the classes of models (``id``) whose calls leave their inputs as they are. Only then the inputs are
+      read after the call.
     """
 
-    __slots__ = ("__weakref__", "_counters", "forward", "forwards", "inputs", "optimizer", "steps", "undo")
+    __slots__ = ("__weakref__", "_counters", "forward", "forwards", "inputs", "keeping", "optimizer", "steps")
 
     def __init__(self, leaders: Leaders) -> None:
         self.forward, self.optimizer = leaders["forward"], leaders["optimizer"]
         self.inputs: Dict[Any, Inputs] = {}
         self.forwards: Dict[Any, Counter] = {}
         self.steps: Dict[Any, Counter] = {}
-        self.undo: Optional[Counter] = None
+        self.keeping: Set[int] = set()
         self._counters: Dict[int, Counter] = {}
 
     def counter(self, series: Series, kind: Kind) -> Counter:
@@ -96,11 +101,12 @@ class Counts:
         """Remember the text of a call's inputs, if it is the first call in its step and ``begin`` has made a key."""
         return _remember(self.inputs, key, Inputs(calls.shapes)) if key is not None and calls.count == 1 else None
 
-    def call_failed(self) -> None:
-        """Take back what ``begin`` has counted, if only a call without an exception counts."""
-        undo, self.undo = self.undo, None
-        if undo is not None:
-            undo.count -= 1
+    def compare(self, module: Any, before: Any, after: Any) -> None:
+        """Remember whether a call has changed its inputs. ``before`` and ``after`` are what ``key_of`` returned."""
+        if before == after and type(before) is tuple:
+            if len(self.keeping) >= _MOST_KEYS:
+                self.keeping.clear()
+            self.keeping.add(id(type(module)))
 
     def remember_period(self, sort: str, calls: Calls, series: Series, kind: Kind) -> None:
         """Remember which counter a step gets that ends after these calls."""
@@ -150,18 +156,45 @@ class Lean:
                 self._threads.remove(thread)
 
 
-def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., None]]:
-    """Return the two functions ``begin`` and ``step_ended``, to be called in place of the observer's full functions."""
+def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., None], Callable[..., None]]:
+    """Return ``begin``, ``over`` and ``step_ended``, to be called in place of the observer's full functions."""
     # Variables of this function are found faster than attributes and globals.
-    here, lean, guard, full_begin, full_step = (
-        observer.here, observer.lean, observer.guard, observer.begin, observer.end_step
-    )  # fmt: skip
+    here, lean, guard = observer.here, observer.lean, observer.guard
+    full_begin, full_end, full_step = observer.begin, observer.ended, observer.end_step
     profiler, getframe, monotonic, modes = sys.getprofile, sys._getframe, Python.monotonic, function_modes
     callback, grad_enabled, backward_task = dynamo.callback, torch.is_grad_enabled, ordinary.backward_task
     flags, compiling, is_tracing = ordinary.flags, ordinary.COMPILING, ordinary.is_tracing
     dispatch_modes, transforms = ordinary.dispatch_modes, ordinary.transforms
     graph_module, tensor, parameter = torch.fx.GraphModule, torch.Tensor, torch.nn.Parameter
     containers = frozenset((tuple, list, dict))
+
+    def computes(module: Any) -> bool:
+        """Return True if nothing records, transforms or compiles the operators of this call, and a user calls it."""
+        return not (
+            flags[compiling]
+            or is_tracing()
+            or dispatch_modes()
+            or transforms() is not None
+            or backward_task() != -1
+            or modes()
+            or issubclass(type(module), graph_module)
+        )
+
+    def key_of(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """Return what the name of a call's inputs depends on. It is a text if the inputs must be read at the begin."""
+        key: Any = ()
+        try:
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                kind = type(value)
+                if kind is tensor or kind is parameter:
+                    key += (value.dtype, value.shape, value.layout)
+                    if len(key) == 6:  # Two tensors name a call
+                        break
+                elif kind in containers:
+                    return sizes(args, kwargs)
+        except RuntimeError:  # A nested tensor has no shape
+            return sizes(args, kwargs)
+        return key
 
     def begin(module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
         """Note that the job calls a model. Return True if logparse notes the end of this call, too."""
@@ -173,51 +206,15 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
         key: Any = None
         if counts is not None and lean.on and not mine["within"]:
             mine["inside"] = True  # A signal handler or finalizer that runs now and calls a model is not counted
+            if id(type(module)) in counts.keeping:
+                mine["later"] = mine["whole"] = True
+                return True
             try:
-                if not (
-                    flags[compiling]
-                    or is_tracing()
-                    or dispatch_modes()
-                    or transforms() is not None
-                    or backward_task() != -1
-                    or modes()
-                    or issubclass(type(module), graph_module)
-                ):
-                    counts.undo = found = None
-                    calls: Calls = mine["calls"]
-                    number, shapes = calls.count, calls.shapes
-                    if mine["open"]:
-                        calls.count, lean.latest = number + 1, calls
-                        return True
-                    grad = grad_enabled()
-                    if not (number and grad):
-                        key = ()
-                        try:
-                            for value in (*args, *kwargs.values()) if kwargs else args:
-                                kind = type(value)
-                                if kind is tensor or kind is parameter:
-                                    key += (value.dtype, value.shape, value.layout)
-                                    if len(key) == 6:  # Two tensors name a call
-                                        break
-                                elif kind in containers:
-                                    key = sizes(args, kwargs)
-                                    break
-                        except RuntimeError:  # A nested tensor has no shape
-                            key = sizes(args, kwargs)
-                        found = counts.inputs.get(key)
-                        shapes = "" if found is None else found.text
-                    if grad:
-                        forward = counts.forward
-                        if forward.leader == id(module) and forward.alone and (number or found is not None):
-                            counter = counts.forwards.get((shapes, number + 1, forward.phase))
-                            if counter is not None:
-                                calls.count, calls.shapes, lean.latest = number + 1, shapes, calls
-                                counter.count += 1
-                                counts.undo = counter
-                                return True
-                    elif found is not None and found.alone is not None and monotonic() < lean.due_s:
-                        found.alone.count += 1
-                        lean.latest = calls
+                if computes(module):
+                    key = key_of(args, kwargs)
+                    if key in counts.inputs:
+                        mine["key"] = key
+                        mine["later"] = mine["whole"] = True
                         return True
             except RecursionError:
                 mine["inside"] = False
@@ -232,6 +229,61 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
             return full_begin(module, args, kwargs, key)
         except RecursionError:  # Python's stack has no room for it
             return False
+
+    def over(module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+        """Note that a call has ended for which ``begin`` has returned True. Count it, unless ``begin`` has done so."""
+        mine: Dict[str, Any] = here.__dict__
+        if not mine["later"]:
+            mine["inside"] = False
+            return
+        mine["later"] = False
+        key: Any = None
+        known, mine["key"] = mine["key"], None
+        found: Optional[Inputs] = None
+        try:
+            counts: Optional[Counts] = mine["lean"]
+            if counts is not None and lean.on and computes(module):
+                calls: Calls = mine["calls"]
+                number, shapes = calls.count, calls.shapes
+                if mine["open"]:
+                    calls.count, lean.latest = number + 1, calls
+                    return
+                grad = grad_enabled()
+                if not (number and grad):
+                    key = key_of(args, kwargs)
+                    if known is not None:
+                        counts.compare(module, known, key)
+                        key = known
+                    elif type(key) is str:
+                        counts.keeping.discard(id(type(module)))
+                    found = counts.inputs.get(key)
+                    shapes = "" if found is None else found.text
+                if grad:
+                    forward = counts.forward
+                    if forward.leader == id(module) and forward.alone and (number or found is not None):
+                        counter = counts.forwards.get((shapes, number + 1, forward.phase))
+                        if counter is not None:
+                            calls.count, calls.shapes, lean.latest = number + 1, shapes, calls
+                            if mine["whole"]:
+                                counter.count += 1
+                            return
+                elif found is not None and found.alone is not None and monotonic() < lean.due_s:
+                    found.alone.count += 1
+                    lean.latest = calls
+                    return
+        except RecursionError:
+            return
+        except BaseException as error:
+            if guard.must_raise(error):
+                raise
+            return
+        finally:
+            mine["inside"] = False
+        try:
+            if full_begin(module, args, kwargs, key, None if found is None else found.text, True):
+                full_end(module, None, mine["whole"])
+        except RecursionError:
+            return
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
         """Note that an optimizer has made a step. Steps beneath ``torch.compile`` are not counted.
@@ -281,4 +333,4 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
         full_step(optimizer, args, kwargs)
         return
 
-    return begin, step_ended
+    return begin, over, step_ended

@@ -21,7 +21,7 @@ import types
 from typing import Any, Callable, List, Optional, Protocol
 
 _HERE, _CALLS = "<where a thread is>", "<calls of the observer>"
-_COMPILES, _BEGIN = "<is Dynamo at work>", "<a call begins>"
+_COMPILES, _BEGIN, _OVER = "<is Dynamo at work>", "<a call begins>", "<a call is over>"
 _BODY = "PyTorch's own statements"
 _AROUND = f"""
 if ({_COMPILES!r} or 0)() is not None:
@@ -35,17 +35,17 @@ if {_HERE!r}.token is None:
         {_CALLS!r}.failed(self)
         raise
     finally:
-        {_HERE!r}.inside = False
+        ({_OVER!r} or 0)(self, args, kwargs)
 try:
     {_BODY!r}
 except BaseException:
     {_CALLS!r}.failed(self)
     raise
 """
-"""The wrapper's statements. Three of the texts are constants in whose place ``in_the_same_frame`` puts our objects.
+"""The wrapper's statements. Five of the texts are constants in whose place ``in_the_same_frame`` puts our objects.
 
 ``or 0`` is left out when the text is compiled. Without it, Python would warn that a text is called. A constant is found
-faster than an attribute. If nothing but the end of a call is to be noted, ``token`` is None, and no function is called.
+faster than an attribute. ``token`` is None if the call's result and time are not needed.
 """
 
 
@@ -61,6 +61,9 @@ class Calls(Protocol):
 
     usual_begin: Callable[..., bool]
     """Function that does the same as ``begin``, in less time."""
+
+    over: Callable[..., None]
+    """Function that notes the end of a call without a token: ``over(module, args, kwargs)``."""
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
         """Note that a model of the job is called. Return True if logparse counts or times this call.
@@ -95,7 +98,7 @@ def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callab
     function.body = _around(function.body)
     flags = code.co_flags & __future__.annotations.compiler_flag
     made = _code_of(compile(whole, code.co_filename, "exec", flags, dont_inherit=True), code.co_name)
-    ours = {_HERE: here, _CALLS: calls, _COMPILES: calls.compiles, _BEGIN: calls.usual_begin}
+    ours = {_HERE: here, _CALLS: calls, _COMPILES: calls.compiles, _BEGIN: calls.usual_begin, _OVER: calls.over}
     made = made.replace(co_consts=tuple(ours.get(x, x) if isinstance(x, str) else x for x in made.co_consts))
     wrapper = types.FunctionType(made, original.__globals__, original.__name__, original.__defaults__)
     for name in ("__kwdefaults__", "__doc__", "__module__", "__qualname__", "__annotations__"):

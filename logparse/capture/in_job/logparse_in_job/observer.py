@@ -101,7 +101,7 @@ class Observer:
         self.make_way = self.guard(self._make_way)
         self.give_up_trial = self.guard(self._give_up_trial)
         self.lean = Lean(self.here.calls)
-        self.usual_begin, self.step_ended = functions(self)
+        self.usual_begin, self.over, self.step_ended = functions(self)
         self._first_process = Python.getpid()
         self.reset()
 
@@ -135,7 +135,15 @@ class Observer:
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
-    def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], key: Any = None) -> bool:
+    def begin(
+        self,
+        module: Any,
+        args: Tuple[Any, ...],
+        kwargs: Dict[str, Any],
+        key: Any = None,
+        text: Optional[str] = None,
+        late: bool = False,
+    ) -> bool:
         """Note that the job calls a model. Return True if logparse counts or times this call.
 
         If it does, ``ended`` or ``failed`` is called afterwards. The wrapper calls this method only for the outermost
@@ -146,7 +154,11 @@ class Observer:
         * logparse has stopped after an error of its own.
         * Python's stack has no room for our functions.
 
-        The call's counter is remembered under ``key``, for ``usual_begin`` (see ``lean.py``).
+        The last three arguments come from ``lean.py``:
+
+        * ``key``: the call's counter is remembered under it.
+        * ``text``: the text of the call's inputs, if it is known.
+        * ``late``: the call is already over, and is only counted.
         """
         if sys.getprofile() is not None:
             self.lean.profiled = True
@@ -157,7 +169,7 @@ class Observer:
                 return False
             here = self.here
             here.inside, here.token = True, None
-            here.token = self.begin_module(module, args, kwargs, key)
+            here.token = self.begin_module(module, args, kwargs, key, text, late)
             return True
         except RecursionError:
             self.here.inside = False
@@ -188,19 +200,24 @@ class Observer:
 
     def failed(self, module: Any) -> None:
         """Note that a call of the job's model has ended with an exception."""
-        if self.here.lean is not None:
-            self.here.lean.call_failed()
+        if self.here.later:  # ``over`` counts it
+            self.here.whole = False
+            return
         if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
 
     def _begin_module(
-        self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], key: Any = None
+        self,
+        module: Any,
+        args: Tuple[Any, ...],
+        kwargs: Dict[str, Any],
+        key: Any = None,
+        text: Optional[str] = None,
+        late: bool = False,
     ) -> Optional[_Token]:
         here, tracing = self.here, self.tracing
-        if here.lean is not None:
-            here.lean.undo = None
-        over = self.traced and tracing.is_over_for("module")
+        over = late or (self.traced and tracing.is_over_for("module"))
         if tracing.graphs.capturing or (not over and ordinary.is_capturing()):
             return None
         if ordinary.backward_task() != -1 or dynamo.is_part_of_graph(module):
@@ -218,12 +235,12 @@ class Observer:
         if self.trial is not None:
             self.trial.called(module, args, kwargs)
         if calls.count == 1 and not here.open:
-            calls.shapes = sizes(args, kwargs)
+            calls.shapes = sizes(args, kwargs) if text is None else text
         if here.open:
             return None
         grad = torch.is_grad_enabled()
         if not grad and calls.count > 1:
-            calls.set_aside(sizes(args, kwargs))
+            calls.set_aside(sizes(args, kwargs) if text is None else text)
         inputs = here.lean.remember_inputs(key, calls) if here.lean is not None else None
         if grad:
             return None, True, None

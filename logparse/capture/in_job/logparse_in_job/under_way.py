@@ -58,6 +58,8 @@ class UnderWay(threading.local):
 
     * ``inside`` is True within a call of a model. The calls of the modules in the model are not counted separately.
     * ``token`` holds data about this call, if it is observed.
+    * ``later`` is True if this call is counted when it ends (``lean.py``). ``whole`` then says that it raised no
+      exception so far, and ``key`` what the name of its inputs depends on, if they were read at its begin.
     * ``open`` says what kind of wrapped function is being called (``named`` or ``request``), or is empty.
     * ``last_ends`` holds the moment at which the last step ended, by how it was recognised.
     * ``leaving`` is an object that Python deletes when the thread ends.
@@ -73,6 +75,8 @@ class UnderWay(threading.local):
     def begin_anew(self) -> None:
         self.inside = False
         self.token: Any = None
+        self.later, self.whole = False, True
+        self.key: Any = None
         self.open = ""
         self.calls = Calls()
         self.last_ends: Dict[str, Any] = {}
