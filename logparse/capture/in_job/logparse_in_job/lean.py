@@ -1,13 +1,13 @@
 """Count calls of models and steps of optimizers at least cost, once all traces of the job are written.
 
 Between two of its steps a job fills the processor's caches with its own data. Every function, object and dictionary of
-ours that is used then costs about a microsecond. So once tracing is over, a usual call of a model runs two functions of
-logparse (``begin`` and ``over``), and a usual step of an optimizer another one (``step_ended``).
+ours that is used then costs about a microsecond. So once tracing is over, a usual call of a model runs few functions of
+logparse (``begin`` and ``over``), and a usual step of an optimizer one (``step_ended``).
 
-A call is counted when it is over. A job that waits for the GPU in every step then loses only the time of ``begin``. When
-``over`` runs, the GPU still works on the kernels of the call.
+A call is counted when it is over. A job that waits for the GPU in every step then loses only the time of ``begin``:
+when ``over`` runs, the GPU still works on the kernels of the call.
 
-The three functions count exactly what the observer's full functions (``Observer.begin``, ``Observer.end_step``) would count:
+The functions count exactly what the observer's full functions (``Observer.begin``, ``Observer.end_step``) would count:
 
 * They make the same checks. If a check or a look-up fails, they have changed nothing, and call the full function.
 * They read a call's inputs after the call, if an earlier call of a model of that class has left its inputs as they were.
