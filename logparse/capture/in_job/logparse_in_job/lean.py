@@ -10,7 +10,7 @@ when ``over`` runs, the GPU still works on the kernels of the call.
 The functions count exactly what the observer's full functions (``Observer.begin``, ``Observer.end_step``) would count:
 
 * They make the same checks. If a check or a look-up fails, they have changed nothing, and call the full function.
-* They read a call's inputs after the call, if an earlier call of a model of that class has left its inputs as they were.
+* They read a call's inputs after the call, if an earlier call of a model of that class has left its inputs unchanged.
   If a model changes the shapes of its inputs only in some calls, such a call may get another name.
 * They name nothing. A full function names a call and remembers its counter under a key. The key holds everything that
   the name depends on. For an equal key, the functions here raise the same counter.
