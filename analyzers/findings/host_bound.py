@@ -151,7 +151,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             analyzer=NAME,
             message=_message(time, share, launches),
             evidence=Evidence(at_most_us=_at_most_us(time), waits_for="host", details={"busy_share": share}),
-            remedy=Advise("keep the GPU busy", changes(time)),
+            remedy=Advise("relieve the host (CPU)", changes(time)),
             advice=_advice(time, launches_graphs(tables)),
         )
     ]

@@ -5,20 +5,23 @@ The simulation of the step decides it. Without a simulation, the fraction of tim
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analyzers.job.gpu_time import COMMUNICATION
 from analyzers.recommend.ranking import Recommendation
+from analyzers.recommend.todo import Todo
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, divide_step, whole_of, whole_us
-from logparse.model import Gain
-from logparse.text import duration, in_one_unit, join_times
+from logparse.model import SURENESS, Gain
+from logparse.text import duration, join_times
 
 DATA = "data loading"
 _TWICE, _NO_TIME = "a host twice as fast", "an infinitely fast host"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
 _THEN = {
-    "host": "the host launches work during the communication, and needs {} in any case",
-    "kernels": "its kernels take {} in any case",
+    "host": "the host limits it: it needs {} to launch the work",
+    "kernels": "its kernels limit it: they take {}",
 }
-"""Why a step without communication still takes a time, by what limits it then."""
+"""Limit of a step without communication, with the time that it still takes."""
 
 
 def describe_limit(found: Recommendation) -> str:
@@ -53,17 +56,15 @@ def describe_limit(found: Recommendation) -> str:
             else:
                 said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
             if words == _NO_TIME:
-                said[-1] += _usually(usual, now.now_us) + _other_idle(found)
+                said[-1] += _other_idle(found)
     free_us = ceilings.free_communication_us
     freed = ""
     if free_us < now.now_us * (1 - LEAST):
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            then = _THEN.get(ceilings.next_limit, f"{one} still takes {{}} because of {next_}").format(
-                duration(free_us)
-            )
-            freed = f". Hiding all communication saves only {saved}: {then}"
+            then = _THEN.get(ceilings.next_limit, f"{next_} limits it to {{}}").format(duration(free_us))
+            freed = f". Then {then}, so hiding all communication saves only {saved}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
@@ -81,18 +82,35 @@ def describe_limit(found: Recommendation) -> str:
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    return f"{'; '.join(said)}{freed} ({how}){again}"
+    return f"{'; '.join(said)}{freed} ({how}){again}{_tell_usual(usual, one)}"
 
 
-def _usually(gain: Gain | None, now_us: float) -> str:
-    """Tell what an infinitely fast host usually saves, because the profiler slowed the real one. Empty if unknown."""
+def _tell_usual(gain: Gain | None, one: str) -> str:
+    """Tell how long ``one`` (a step) usually takes without the profiler, and what an infinitely fast host then saves.
+
+    Empty if that is unknown.
+    """
     if gain is None:
         return ""
-    (saved, now, _), unit = in_one_unit([gain.saving_us, gain.now_us, now_us])
     return (
-        "; without the profiler, which usually halves the host's speed (measured with other jobs on H100 and H200), it "
-        f"saves ≈ {saved} of {now} {unit} ({gain.saving_us / gain.now_us:.0%})"
+        ". The profiler usually halves the host's speed (measured with other jobs on H100 and H200). Without it, "
+        f"{one} takes ≈ {duration(gain.now_us)}, of which an infinitely fast host saves at most ≈ "
+        f"{duration(gain.saving_us)} ({gain.saving_us / gain.now_us:.0%})"
     )
+
+
+def add_usual(todo: Todo, found: Recommendation) -> Todo:
+    """Relate a saving to the time without the profiler (``Todo.usual``), if other savings are parts of that time.
+
+    The saving itself stays as it is: a host that is not slowed makes it no smaller. A saving that was measured in the
+    job, and a part of another time than that of the traces, are returned unchanged.
+    """
+    base, shown, now = estimate_usual_gain(found), todo.shown, found.now
+    if base is None or shown is None or now is None or todo.usual is not None or todo.sureness == SURENESS[0]:
+        return todo
+    if todo.unit == "call" or abs(shown.now_us - now.now_us) > LEAST * now.now_us:
+        return todo
+    return replace(todo, usual=Gain(base.now_us, max(base.now_us - todo.gained_us, 0.0)))
 
 
 def _other_idle(found: Recommendation) -> str:

@@ -6,6 +6,7 @@ A few more lines are printed if a saving rests on a condition.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,16 @@ from analyzers.findings.finding import NOW, THEN
 from analyzers.recommend import apply_module, apply_script, documents, next_commands, render
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, change_text, granted, interval_text, kernels_text, mark, saving_texts
+from analyzers.recommend.todo import (
+    Todo,
+    change_text,
+    granted,
+    kernels_text,
+    mark,
+    range_text,
+    saving_texts,
+    traced_text,
+)
 from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.todo_order import name_order, name_unit
 from analyzers.recommend.verdict import Verdict, verdict
@@ -43,10 +53,8 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
-_CHECK = {
-    True: "check includes apply, proves its use and times it",
-    False: "check includes apply and proves its use (no times)",
-}
+_CHECK = "check runs it with the changes, too (as run {}), proves that they are in use, and {}"
+_TIMES = {True: "compares the times", False: "compares no times"}
 """Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
@@ -253,6 +261,8 @@ def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
     """Return the name of the column of savings, such as ``saves a step``."""
     unit = name_unit(todo)
     of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
+    if any(x.usual is not None for x in todo):
+        return f"saves{f' {of}' * (unit == 'step')} without the profiler"
     return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.removesuffix(' together')}"
 
 
@@ -354,8 +364,7 @@ def _change(todo: Todo, number: int | None) -> str:
     """
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
-    interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    where = filter(None, [interval, kernels_text(todo) or _target(todo), granted(todo)])
+    where = filter(None, [range_text(todo), kernels_text(todo) or _target(todo), traced_text(todo), granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
 
@@ -368,17 +377,22 @@ def _name_change(todo: Todo) -> str:
 def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:
     """Return one line or more for each command. The last line has the text ``rest``.
 
-    If several things to do are ``listed``, each line begins with the numbers of its things, as the list does.
+    If several things to do are ``listed``, each line begins with the numbers of its things, such as ``for 1: apply``.
+    The commands for one thing stand together.
     """
-    numbers = [",".join(map(str, x.of)) if listed > 1 else "" for x in commands]
-    column = max([0, *(len(x) for x in numbers)])
-    column = max(column, 2) + 1 if column else 0
-    width = column + max([_LABEL, *(len(x.label) + 2 for x in commands)])
+    indent = "   " * (listed > 1)
+    labels = [f"for {','.join(map(str, x.of))}: {x.label}" if x.of and listed > 1 else x.label for x in commands]
+    width = len(indent) + max([_LABEL, *(len(x) + 2 for x in labels)])
     out: list[str] = []
-    for x, number in zip(commands, numbers, strict=True):
-        line = f"{f'{number:>{column - 1}} ' if column else ''}{x.label}".ljust(width) + x.text
+    for x, label in sorted(zip(commands, labels, strict=True), key=lambda pair: _order(pair[0])):
+        line = f"{indent}{label}".ljust(width) + x.text
         out += _fold_command(line, width) if x.is_shell else _wrap_line(line, width)
-    return [*out, cut_to_width(f"{' ' * column}rest".ljust(width) + rest)]
+    return [*out, cut_to_width(f"{indent}rest".ljust(width) + rest)]
+
+
+def _order(command: _Command) -> float:
+    """Return a sort key: commands for all things come first, then those for each thing, then the remark on JOB."""
+    return math.inf if command.label == "JOB" else command.of[0] if command.of else 0
 
 
 def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written) -> Iterator[_Command]:
@@ -461,7 +475,8 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         yield _Command("search", "; ".join(searches), numbers_of(by_search))
     if read or actions:
         optional = "; confirm is optional" if timed_again and applied else ""
-        yield _Command("JOB", f"{_JOB}; {_CHECK[found.gpu_time is not None]}{optional}", is_shell=False)
+        run, times = next_commands.name_next_run(written.runs), _TIMES[found.gpu_time is not None]
+        yield _Command("JOB", f"{_JOB}; {_CHECK.format(run, times)}{optional}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

@@ -11,7 +11,7 @@ per *unit*:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from analyzers.recommend.whole import LEAST
@@ -49,7 +49,8 @@ class Todo:
     * ``most_us``: the most that the step may gain, µs, if the profiler or logs slowed the host of the simulated step.
       Without them the step gains something between the saving of ``step`` and this. Else None.
     * ``usual``: the step now and afterwards if its host needs half of its traced time, as usual without the profiler
-      (docs/measurement.md). None if the time without the profiler is known, or if the host's speed does not matter.
+      (docs/measurement.md). The saving that is shown is then this one. None if the time without the profiler is known,
+      or if the host's speed does not matter.
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
     * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
@@ -131,18 +132,21 @@ class Todo:
 
     @property
     def possible_us(self) -> float:
-        """The most that a step may gain, µs: ``most_us`` if it is known, else ``gained_us``."""
+        """The most that a step may gain, µs: with the host of the trace and without the profiler.
+
+        If the host's speed without the profiler is not estimated (``usual``), it is ``most_us``, if that is known.
+        """
+        if self.usual is not None:
+            return max(self.gained_us, self.expected_us)
         return self.gained_us if self.most_us is None else self.most_us
 
 
 def name_saving_unit(todo: Todo, word: str, whole: str) -> str:
-    return (
-        f"a {word}"
-        if todo.unit == "step"
-        else f"a {of_calls(todo)}"
-        if todo.unit == "call"
-        else f"{'of ' * whole.startswith(('the', 'all'))}{whole}"
-    )
+    """Return the words that follow a saving, such as ``a step`` or ``for the whole trace, without the profiler``."""
+    if todo.unit == "call":
+        return f"a {of_calls(todo)}"
+    unit = f"a {word}" if todo.unit == "step" else f"{'for ' * whole.startswith(('the', 'all'))}{whole}"
+    return unit + ", without the profiler" * (todo.usual is not None)
 
 
 def of_calls(todo: Todo) -> str:
@@ -162,48 +166,63 @@ def gain(todo: Todo) -> str:
     """Write a gain as text: the time of a step (else of the GPU) before and after.
 
     * ``45.4 → 41.1 ms``: measured or simulated
-    * ``≈ 45.4 → 41.1 ms``: estimated
+    * ``≈ 45.4 → 41.1 ms``: estimated. It is ``≈ 0 of 45.4 ms`` if nothing is saved without the profiler (``usual``).
     * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
-    * ``≈ 15 (2 to 18.5) of 45.4 ms``: as usual without the profiler (``usual_us``), between two estimates
-    * ``up to 18.5 (usually ≈ 15) of 45.4 ms``: a bound, not measured
+    * ``up to 18.5 of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
+    if todo.usual is not None:
+        is_small = todo.usual.saving_us < LEAST * todo.usual.now_us
+        return saving_texts([todo])[0] if todo.at_most or is_small else f"≈ {_arrow(todo.usual)}"
+    return _gain_as_traced(todo)
+
+
+def traced_text(todo: Todo) -> str:
+    """Write the gain with the host that the trace shows, if the shown gain is one without the profiler (``usual``).
+
+    For example ``as traced 32.4 → 31.4 ms``. Empty if the two gains are the same, or if only one is known.
+    """
+    if todo.usual is None or abs(todo.gained_us - todo.usual.saving_us) < LEAST * todo.usual.now_us:
+        return ""
+    return f"as traced {_gain_as_traced(replace(todo, most_us=None)).removeprefix('≈ ')}"
+
+
+def _gain_as_traced(todo: Todo) -> str:
     shown = todo.shown
     if shown is None:
         return "unknown"
-    if todo.usual is not None or todo.most_us is not None:
+    if todo.most_us is not None:
         return saving_texts([todo])[0]
     if todo.at_most or todo.assumes:
         return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
-    return mark(todo) + join_times(shown.now_us, "→", shown.then_us)
+    return mark(todo) + _arrow(shown)
+
+
+def _arrow(gain: Gain) -> str:
+    return join_times(gain.now_us, "→", gain.then_us)
 
 
 def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
     """Write the savings of several things to do, all in one unit of time, such as ``82.5 of 330 ms``.
 
-    Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. Brackets have the range of
-    an estimate, or what is usual without the profiler.
+    Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving without the
+    profiler (``usual``) is a part of the time without the profiler.
     """
-    known = [(x, x.shown) for x in todo]
-    times = [[] if gain is None else [x.gained_us, gain.now_us, x.most_us, x.usual_us] for x, gain in known]
+    gains = [x.shown if x.usual is None else x.usual for x in todo]
+    times = [
+        [] if gain is None else [x.expected_us, gain.now_us, x.most_us if x.usual is None else None]
+        for x, gain in zip(todo, gains, strict=True)
+    ]
     numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
     left, out = iter(numbers), []
-    for (x, _), each in zip(known, times, strict=True):
+    for x, each in zip(todo, times, strict=True):
         if not each:
             out.append("unknown")
             continue
-        saved, now, most, usual = (next(left) if us is not None else None for us in each)
+        saved, now, most = (next(left) if us is not None else None for us in each)
         of = f" of {now}" if with_whole else ""
-        out.append(f"{_saving_text(x, str(saved), most, usual)}{of} {unit}")
+        out.append(f"{mark(x)}{saved}{'' if most is None else f' to {most}'}{of} {unit}")
     return out
-
-
-def _saving_text(todo: Todo, saved: str, most: str | None, usual: str | None) -> str:
-    if usual is None:
-        return f"{mark(todo)}{saved}" + ("" if most is None else f" to {most}")
-    if most is None or usual == "0":
-        return f"up to {most or saved} ({'usually none' if usual == '0' else f'usually ≈ {usual}'})"
-    return f"≈ {usual} ({saved} to {most})"
 
 
 def mark(todo: Todo) -> str:
@@ -213,18 +232,18 @@ def mark(todo: Todo) -> str:
     """
     if todo.at_most:
         return "up to "
-    if todo.most_us is not None:
+    if todo.most_us is not None or todo.usual is not None:
         return "≈ "
     return "0 or " if todo.assumes else "≈ " if todo.sureness == "estimated" else ""
 
 
 def expected_text(todo: Todo) -> str:
     """Write how much time is expected to be saved, such as ``≈ 6 ms`` or ``up to 8.5 ms``."""
-    return f"{mark(todo) if todo.usual_us is None else '≈ '}{duration(todo.expected_us)}"
+    return f"{mark(todo)}{duration(todo.expected_us)}"
 
 
 def interval_text(todo: Todo) -> str:
-    """Return the interval of the saving as a text like ``range of the saving: 0 to 91.3 ms``.
+    """Return the interval of the saving as a text like ``range of the saving: 62 to 91.3 ms``.
 
     Empty if an end is unknown, or if the interval is small.
     """
@@ -236,8 +255,9 @@ def interval_text(todo: Todo) -> str:
     # row that was not confirmed may save nothing.
     of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
     name = "95% interval" if of_action else "range"
-    why = " (no test confirmed it)" if least <= 0 and todo.doubt == UNCONFIRMED else ""
-    return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}{why}"
+    if least <= 0 and todo.doubt == UNCONFIRMED:
+        return f"from 0 (not confirmed) to {duration(most)} (noise of the times)"
+    return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
 
 
 def kernels_text(todo: Todo) -> str:
@@ -250,23 +270,15 @@ def kernels_text(todo: Todo) -> str:
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.
     but = ""
-    if todo.usual is not None:
-        times = [todo.usual.saving_us, todo.usual.now_us, todo.gained_us, todo.step.now_us]
-        (usual, unslowed, least, now), unit = in_one_unit(times)
-        gains = "nothing" if usual == "0" else f"≈ {usual} of {unslowed} {unit}"
-        but = (
-            f", of which the job gains {gains} if the host is twice as fast as in the trace (usual without the "
-            f"profiler), {least} of {now} {unit} if it is as slow as in the trace"
-        )
-    elif todo.most_us is not None:
+    if todo.usual is None and todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"
-    elif todo.slowed_by:
+    elif todo.usual is None and todo.slowed_by:
         (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
         most = "at most " if todo.at_most else ""
         gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
         but = f", but {todo.slowed_by} limits the job's gain to {gains}"
-    return f"the changed kernels {join_times(todo.gain.now_us, '→', todo.gain.then_us)}{but}"
+    return f"the changed kernels {_arrow(todo.gain)}{but}"
 
 
 def granted(todo: Todo) -> str:
@@ -277,7 +289,13 @@ def granted(todo: Todo) -> str:
 def basis(todo: Todo) -> str:
     """Write what a saving rests on as text. Empty if there is nothing to say.
 
-    It has the range of the saving, how much of the kernels' saving arrives in a step, and what an estimate assumes.
+    It has the range of the saving, how much of the kernels' saving arrives in a step, the gain with the traced host,
+    and what an estimate assumes.
     """
-    interval = "" if todo.at_most or todo.assumes or todo.most_us is not None else interval_text(todo)
-    return "; ".join(filter(None, [interval, kernels_text(todo), granted(todo)]))
+    return "; ".join(filter(None, [range_text(todo), kernels_text(todo), traced_text(todo), granted(todo)]))
+
+
+def range_text(todo: Todo) -> str:
+    """Return ``interval_text`` if the saving is a measured or estimated one, and no bound or condition."""
+    unsure = todo.at_most or todo.assumes or todo.most_us is not None or todo.usual is not None
+    return "" if unsure else interval_text(todo)

@@ -40,7 +40,8 @@ def groups(found: Recommendation) -> dict[str, list[int]]:
 
     The members are numbers, from 1, of findings in the ranking. A key's first line names the thing to do.
     """
-    covered = {x.of for y in found.actions if y.pays or y.action.kind == "files" for x in y.parts}
+    made = (x for x in found.actions if x.pays or x.action.kind == "files" or x.action.name in found.in_job)
+    covered = {part.of for x in made for part in x.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
     refuted = {x.name for x in found.tried if x.shows_no_gain}  # A trial in the job says more than an estimate.
     out: dict[str, list[int]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.todo import Todo
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, whole_us
-from logparse.model import SURENESS, Replay
+from logparse.model import SURENESS, Replay, Sureness
 
 _SMALL = 0.02
 """A saving below this fraction of the traced time (0 to 1) is not listed before a larger upper bound."""
@@ -16,6 +16,13 @@ _SHOWS = 0.05
 
 They would not make the step shorter.
 """
+
+
+_ORDERS: dict[Sureness, str] = {
+    "measured in the job": "measured",
+    "measured alone": "measured",
+    "estimated": "estimates",
+}
 
 
 def rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, bool, float, float, str]:
@@ -56,18 +63,20 @@ def is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 def name_order(todo: Sequence[Todo]) -> str:
     """Return a heading for the list of things to do, which names its order:
 
-    =====================================  ==============================================================
-    ``to do``                              all are equally sure, or a small or unsure saving stands behind others
-    ``to do, the surest first``            none saves more than the first
-    ``the surest first, not the largest``  a later one, which is less sure, saves more than the first
-    =====================================  ==============================================================
+    =================================  =============================================================================
+    ``to do``                          all are equally sure, or a small or unsure saving stands behind others
+    ``to do, measured first``          measured savings stand before estimates, and estimates before upper bounds
+    ``to do, estimates first``         estimates stand before upper bounds
+    ``measured first, not the largest``  the same, and a later one saves more than the first
+    =================================  =============================================================================
     """
     ranks = [SURENESS.index(x.sureness) for x in todo]
     if len(set(ranks)) == 1 or ranks != sorted(ranks):
         return "to do"
     known = [x for x in todo if x.gain is not None and x.unit == name_unit(todo)]
     less_sure = any(x.expected_us > known[0].possible_us for x in known)
-    return "the surest first, not the largest" if less_sure else "to do, the surest first"
+    first = _ORDERS[todo[0].sureness]
+    return f"{first} first, not the largest" if less_sure else f"to do, {first} first"
 
 
 def name_unit(todo: Sequence[Todo]) -> str:

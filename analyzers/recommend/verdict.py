@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.apply_module import choose_default_changes
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
-from analyzers.recommend.limit import DATA, describe_limit, name_limit, name_next_limit
+from analyzers.recommend.limit import DATA, add_usual, describe_limit, name_limit, name_next_limit
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, Unit, expected_text, gain, name_saving_unit
+from analyzers.recommend.todo import Todo, Unit, expected_text, gain, name_saving_unit, traced_text
 from analyzers.recommend.todo_from_actions import find_hidden_changes, list_actions, with_combination
 from analyzers.recommend.todo_from_findings import list_findings, list_remarks
 from analyzers.recommend.todo_order import is_hidden, rank
@@ -66,6 +66,7 @@ def verdict(found: Recommendation) -> Verdict:
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
     listed = [*with_combination(list_actions(found), found), *list_findings(found), *list_remarks(found)]
+    listed = [add_usual(x, found) for x in listed]
     unseen = sorted((x for x in listed if is_hidden(x, time)), key=lambda x: rank(x, time))
     # Measured savings come first, then estimates, then savings of which only an upper bound is known. Among savings
     # that are equally sure, the largest comes first.
@@ -167,7 +168,8 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     left = [x for x in todo if x is not first]
     # The limit of the step stands before the thing to do that shortens this very wait. Else it stands behind the saving
     # that the limit makes smaller, so that it does not look like the reason for something else.
-    begins = f"{limit} is the limit; " if limit and _eases(first, found) else ""
+    following = f", then {x}" if (x := name_next_limit(found)) else ""
+    begins = f"{limit} is the limit{following}; " if limit and _eases(first, found) else ""
     if shown is None:
         more = f"; {pluralize(len(left), 'more thing')} to do" if left else ""
         return f"{begins}{first.title}: worth unknown, {_why_unknown(first)}{more}"
@@ -175,7 +177,6 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     larger = max(less_sure, key=lambda x: x.expected_us, default=None)
     told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
-        following = f", then {x}" if (x := name_next_limit(found)) else ""
         why = "" if told or not _eases(larger, found) else f"{limit} is the limit{following}"
         because = f" ({why})" if why else ""
         more = f"; larger but less sure: {larger.title}, {expected_text(larger)}{because}"
@@ -183,10 +184,13 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""
     in_trace = "in the trace " if first.most_us is not None else ""
     ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
+    if traced := traced_text(first):
+        ends = f"; {traced}" + ("" if told else f", where {limit} is the limit")
     each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
-    has_share = whole and first.most_us is None and round(1 - shown.ratio, 2) > 0
-    share = f" ({signed_percent(shown.ratio - 1, digits=0)})" if has_share else ""
+    ratio = shown.ratio if first.usual is None else first.usual.ratio
+    has_share = whole and (first.most_us is None or first.usual is not None) and round(1 - ratio, 2) > 0
+    share = f" ({signed_percent(ratio - 1, digits=0)})" if has_share else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
     # A time of the calls alone looks like the time of the whole run.

@@ -280,8 +280,11 @@ class _Job:
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
             made = job_module(found)
-            head = in_job_lines(found) or ["tune: no override file or setting is worth applying"]
-            self._ended(found, [*head, f"  {verdict(found).headline}"], made)
+            listed = {name for x in verdict(found).todo for name in x.names}
+            none = "no override file or setting is worth applying"
+            if listed.intersection(x.action.name for x in found.actions):
+                none = "nothing was proved in your job"
+            self._ended(found, [*(in_job_lines(found) or [f"tune: {none}"]), f"  {verdict(found).headline}"], made)
             raise _EndedError
         return found, actions, files
 

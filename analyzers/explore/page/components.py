@@ -534,9 +534,9 @@ def answer(
     made = _split_bar(parts, chosen, untimed) if time is None or about is not None else _time_bar(time)
     shown = [x for x in actions if about is None or x.name in about]
     cards = [_card(x, n, leads, chosen) for n, x in enumerate(shown, 1)]
-    if "surest" in order and len(shown) > 1:
+    if "first" in order and len(shown) > 1:
         first = f"What to do, {order.removeprefix('to do, ')}"
-        made.append(html.p(html.b(first), class_="order", title=sentence(WORDS["the surest first"])))
+        made.append(html.p(html.b(first), class_="order", title=sentence(WORDS["measured first"])))
     if cards:
         made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
@@ -716,7 +716,7 @@ WORDS: Mapping[str, str] = {
     "≈": "estimated, not measured",
     "solution": "a kernel, or an algorithm of several kernels, that a library can run for a problem",
     "pick": "the solution that the job ran: the library's own choice, or the one of an override row",
-    "the surest first": "savings that were measured in the job come first, then those measured alone, estimated, and "
+    "measured first": "savings that were measured in the job come first, then those measured alone, estimated, and "
     "those of which only an upper bound is known. Equally sure ones are listed by size. A saving below 2% of the step, "
     "and what a measurement is expected to find, stand among the upper bounds",
     "regret": "how much longer the library's choice takes than the fastest known solution",

@@ -133,7 +133,7 @@ def test_the_card_and_the_terminal_name_the_same_commands(sampled: Store, tmp_pa
     assert card.evidence.endswith("not confirmed")
     assert [label for label, _ in card.commands] == ["confirm", "write", "apply", "check"]
     for label, line in (("confirm", replay), ("apply", apply), ("check", check)):
-        assert re.search(rf"[\d,]+ {label} {re.escape(line)}", " ".join(lines.split())), label
+        assert re.search(rf"for [\d,]+: {label} {re.escape(line)}", " ".join(lines.split())), label
 
 
 def _todos(found: Recommendation) -> list[tuple[Todo, Card]]:

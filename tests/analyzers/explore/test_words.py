@@ -53,13 +53,14 @@ def drawn(*cards: Card, order: str = "") -> str:
 
 
 def test_the_order_of_the_cards_is_said_once_and_above_them() -> None:
-    assert "the surest first" in components.WORDS, "More words has the whole rule"
-    for order in ("to do, the surest first", "the surest first, not the largest"):
+    assert "measured first" in components.WORDS, "More words has the whole rule"
+    for order in ("to do, estimates first", "measured first, not the largest"):
         said = drawn(CARD, CARD, order=order).partition("More words")[0]
         above, _, cards = said.partition("1. ")
         assert f"What to do, {order.removeprefix('to do, ')}" in above
-        assert "surest" not in cards
-    assert "surest" not in drawn(CARD, CARD, order="to do").partition("More words")[0], "they are in order of size"
+        assert "s first" not in cards
+        assert "measured first" not in cards
+    assert "first" not in drawn(CARD, CARD, order="to do").partition("More words")[0], "they are in order of size"
 
 
 def test_a_card_says_why_less_arrives_than_its_kernels_save() -> None:

@@ -17,7 +17,7 @@ from analyzers.recommend import screen
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.step_times import StepTimes
-from analyzers.recommend.todo import gain, granted, kernels_text
+from analyzers.recommend.todo import gain, granted, kernels_text, traced_text
 from analyzers.recommend.todo_from_findings import groups
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import gains_text, verdict
@@ -54,15 +54,15 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     half = read(tmp_path / "half", trace, settings=Settings(steps=2))
     one, two = verdict(whole), verdict(half)
     assert (one.unit, two.unit, one.whole) == ("run", "step", "the whole trace")
-    assert "of the whole trace" in one.headline
+    assert "for the whole trace, without the profiler" in one.headline
     assert one.hint == "times are of the whole trace; to see times of a step, state how many steps it has: `--steps N`"
     assert not two.hint
     assert two.whole_us == pytest.approx((one.whole_us or 0.0) / 2)
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
     assert [x.gained_us for x in two.todo] == pytest.approx([x.gained_us / 2 for x in one.todo])
     assert {x.unit for x in two.todo} == {"step"}
-    assert "saves at most 3.5 of 16.2 ms (22%); without the profiler" in two.limit
-    assert "it saves ≈ 0.471 of 13.2 ms (4%)" in two.limit
+    assert "saves at most 3.5 of 16.2 ms (22%);" in two.limit
+    assert "takes ≈ 13.2 ms, of which an infinitely fast host saves at most ≈ 471 µs (4%)" in two.limit
     [remark] = (x for x in half.remarks if x.analyzer == host_bound.NAME)
     assert "of 16.2 ms per step" in remark.message
 
@@ -79,40 +79,46 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
         "the host",
         False,
     )
-    assert gain(first) == "≈ 5.91 (0.962 to 6.01) of 32.4 ms"
-    assert screen.format_savings([first]) == ["≈ 5.91 (0.962 to 6.01) of 32.4 ms"]
-    assert kernels_text(first) == (
-        "the changed kernels 7.93 → 1.92 ms, of which the job gains ≈ 5.91 of 26.3 ms if the host is twice as fast as "
-        "in the trace (usual without the profiler), 0.962 of 32.4 ms if it is as slow as in the trace"
+    assert gain(first) == "≈ 26.3 → 20.4 ms"
+    assert screen.format_savings([first]) == ["≈ 5.91 of 26.3 ms"]
+    assert (kernels_text(first), traced_text(first)) == (
+        "the changed kernels 7.93 → 1.92 ms",
+        "as traced 32.4 → 31.4 ms",
     )
     [host] = [x for x in bounds if x.waits]
-    assert screen.format_savings([host]) == ["up to 7 (usually ≈ 0.942) of 32.4 ms"]
+    assert screen.format_savings([host]) == ["up to 0.942 of 26.3 ms"]
+    assert traced_text(host) == "as traced up to 7 of 32.4 ms"
+    # All savings are parts of one time.
+    assert {x.usual and x.usual.now_us for x in conclusion.todo} == {first.usual and first.usual.now_us}
     assert granted(first) == "assumes that padded products reach 50% of the roofline"
     assert [x.certainty for x in bounds] == ["upper bound only"] * len(bounds)
-    assert conclusion.headline.endswith("estimated; in the trace the host is the limit; 2 more things to do")
+    assert conclusion.headline.endswith(
+        "estimated; as traced 32.4 → 31.4 ms, where the host is the limit; 2 more things to do"
+    )
     assert gains_text(conclusion).startswith("Do not add up the savings: several depend on what limits the job")
 
 
 @needs_corpus
-def test_a_change_that_usually_saves_nothing_is_a_bound(tmp_path: Path) -> None:
+def test_a_change_that_saves_nothing_with_any_host_is_not_listed(tmp_path: Path) -> None:
     """Faster kernels do not help a ViT whose host is the limit even at twice its traced speed."""
     conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_vit.json.gz"))
-    [measured] = [x for x in conclusion.todo if x.title.startswith("measure 3 GEMMs and convolutions")]
-    assert gain(measured) == "up to 0.372 (usually none) of 7.45 ms"
-    assert "of which the job gains nothing if the host is twice as fast as in the trace" in kernels_text(measured)
+    [measured] = [x for x in conclusion.unseen if x.title.startswith("measure 3 GEMMs and convolutions")]
+    assert gain(measured) == "≈ 0 of 3.73 ms"
+    assert traced_text(measured) == "", "nor does the step of the trace get shorter"
 
 
 @needs_corpus
 def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
     conclusion = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
     assert conclusion.limit == (
-        "communication limits a step: for 11.8 of 18.8 ms (62%) the GPU only communicates. Hiding all communication "
-        "saves only 2.85 ms: the host launches work during the communication, and needs 15.9 ms in any case "
+        "communication limits a step: for 11.8 of 18.8 ms (62%) the GPU only communicates. Then the host limits "
+        "it: it needs 15.9 ms to launch the work, so hiding all communication saves only 2.85 ms "
         "(simulated; the profiler slowed the host, so without the profiler more may be saved)"
     )
     # The limit is the reason for the first thing to do.
     assert conclusion.headline == (
-        "communication is the limit; hide communication behind computation: ≈ 18.8 → 15.9 ms a step (−15%), "
+        "communication is the limit, then the host; hide communication behind computation: ≈ 18.8 → 15.9 ms a step "
+        "(−15%), "
         "estimated; 1 more thing to do"
     )
     assert [x.name for x in conclusion.todo] == ["exposed-communication", "layout-transposes"]
@@ -178,7 +184,7 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     # The table of the report has 2.74 ms and more, and the list above it 0.962 ms.
     table = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     assert table in report(found, [])
-    assert "of which the job gains ≈ 5.91 of 26.3 ms if the host is twice as fast as in the trace" in report(found, [])
+    assert "the changed kernels 7.93 → 1.92 ms; as traced 32.4 → 31.4 ms" in report(found, [])
     assert table not in report(replace(found, step=None), [])
 
 
@@ -236,9 +242,9 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
-        "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%); without the profiler, "
-        "which usually halves the host's speed (measured with other jobs on H100 and H200), it saves ≈ 80 of 400 µs "
-        "(20%); 50 µs of idle time would remain (simulated)"
+        "the host limits a step; an infinitely fast host saves at most 180 of 500 µs (36%); 50 µs of idle time would "
+        "remain (simulated). The profiler usually halves the host's speed (measured with other jobs on H100 and H200). "
+        "Without it, a step takes ≈ 400 µs, of which an infinitely fast host saves at most ≈ 80 µs (20%)"
     )
     # One long gap, which no faster host shortens.
     gap = replace(now, ceilings=Ceilings(500, 500, 500, 500, half_host_us=500))

@@ -125,8 +125,8 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
     waits = replace(answer(500, "data loading"), now_us=500, ceilings=Ceilings(500, 490, 500, 500))
     conclusion = verdict(replace(found, step=StepTimes(waits, {})))
     assert conclusion.headline == (
-        "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, how much of it can really be saved "
-        "is not known"
+        "data loading is the limit; relieve the host (CPU): up to 230 of 500 µs a step, how much of it can really be "
+        "saved is not known"
     )
     assert [x.name for x in conclusion.todo] == ["host-bound"]
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
@@ -168,13 +168,13 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
 def test_headline_and_limit_name_the_same_gain() -> None:
     """If the GPU waits for the host (CPU), two lines of the output promise the same gain.
 
-    One line is the headline ("keep the GPU busy"), the other says what limits the step.
+    One line is the headline ("relieve the host (CPU)"), the other says what limits the step.
     """
     # In an earlier version, they promised 8.5 ms and 7 ms for the same trace of GPT-2, in which no step is marked.
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
     found = replace(recommend(test_host_bound.make_trace_tables(540.0), Settings()), step=StepTimes(now, {}))
     conclusion = verdict(found)
-    assert "keep the GPU busy: up to 300 µs of 1 ms of the whole trace" in conclusion.headline
+    assert "relieve the host (CPU): up to 300 µs of 1 ms for the whole trace" in conclusion.headline
     assert "an infinitely fast host saves 300" in conclusion.limit
     other = replace(found, step=StepTimes(replace(now, now_us=500, ceilings=Ceilings(500, 350, 500, 270)), {}))
     assert "460" in verdict(other).headline, "the simulation is of another time than that of all traces"
@@ -206,7 +206,7 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
     )
     now = replace(answer(500), now_us=500, ceilings=Ceilings(500, 270, 500, 500))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
-    assert verdict(found).headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a request")
+    assert "the host is the limit; relieve the host (CPU): up to 230 of 500 µs a request" in verdict(found).headline
     shown = [
         *screen(found, Written(Path("overrides"))),
         report(found, ()),

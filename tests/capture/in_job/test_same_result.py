@@ -60,6 +60,19 @@ def test_a_planted_fault_is_not(by: float) -> None:
     assert found.deviation > 20 * found.allowed
 
 
+@pytest.mark.parametrize("by", [1.0, 1.01])
+def test_gradients_that_half_precision_cannot_hold_are_scaled(by: float) -> None:
+    model = Scaled(1).half()
+    model.layers[0].weight.data /= 1000  # tanh is not saturated
+    rows = 1200 * torch.randn(20_000, 64).half()
+    weights = torch.randn(len(rows), 64)
+    (weights * model(rows)["logits"].float()).sum().backward()
+    assert not model.layers[0].weight.grad.isfinite().all()
+    found = compare(model, (rows,), lambda on: setattr(model, "by", by if on else 1.0))
+    assert found.how == "output and gradients"
+    assert found.is_same == (by == 1.0)
+
+
 def test_what_an_action_claims_is_allowed() -> None:
     model = Scaled()
     change = lambda on: setattr(model, "by", 1.001 if on else 1.0)  # noqa: E731

@@ -43,6 +43,7 @@ import math
 import random
 import sys
 from collections import OrderedDict
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 import torch
@@ -157,6 +158,7 @@ class Comparison:
 
     def __init__(self, call: Call, roundoff: float, in_all: Callable[[Callable[[], Any]], List[Any]] = alone) -> None:
         self._call, self._roundoff, self._in_all = call, roundoff, in_all
+        self._scale = 1.0
 
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
         """Repeat a call of the model with and without the change, and return how much the result differs.
@@ -183,7 +185,8 @@ class Comparison:
 
     def _compare(self, on: Callable[[], None], off: Callable[[], None], mode: Any) -> Same:
         with mode:
-            plain, repeated, rounded = self._own(self._without)
+            first = self._run_in_range()
+            plain, repeated, rounded = self._own(lambda: self._without(first))
             try:
                 self._own(on)
                 found = self._own(lambda: plain.deviations(self._run()))
@@ -207,13 +210,24 @@ class Comparison:
         self._in_all(lambda: found.append(part()))
         return found[0]
 
-    def _without(self) -> Tuple[_Result, List[float], List[float]]:
-        """Call the model three times without the change, to learn how much its results vary anyway.
+    def _run_in_range(self) -> _Result:
+        """Call the model without the change, and choose a scale of its gradients that half precision can hold.
 
-        Returns the first result, and its differences from a second, equal call and from a call with random rounding
-        errors.
+        All ranks choose the same scale.
         """
-        plain = self._run()
+        for self._scale in _SCALES:
+            found = self._own(self._run)
+            finite = all(map(math.isfinite, found.norms))
+            if all(self._in_all(partial(bool, finite))):
+                break
+        return found
+
+    def _without(self, plain: _Result) -> Tuple[_Result, List[float], List[float]]:
+        """Call the model twice more without the change, to learn how much its results vary anyway.
+
+        Returns the first result ``plain``, and its differences from a second, equal call and from a call with random
+        rounding errors.
+        """
         repeated = plain.deviations(self._run())
         rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
         if not all(map(math.isfinite, (*repeated, *rounded))):
@@ -248,11 +262,16 @@ class Comparison:
             asked = [x for x in output if x.requires_grad] if parameters else []
             norms: List[float] = []
             if asked:
-                norms = _norms(_random_sum(asked), parameters)
+                norms = _norms(self._scale * _random_sum(asked), parameters)
             return _Result([x.detach() for x in output], norms)
 
 
 _MEASURES = ("output", "gradients")
+_SCALES = (1.0, 2.0**-8, 2.0**-16)
+"""Factors of the gradients. In float16 the gradients of large outputs are infinite with the first of them.
+
+Jobs avoid that with a loss that is a mean.
+"""
 
 
 class _Result(NamedTuple):
