@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -87,6 +87,8 @@ class Diff:
     """The number of processes in run A and in run B whose logs have calls of a kind, such as ``gemm``."""
     steps: tuple[float, float] = (0.0, 0.0)
     """The numbers of steps to which the calls of run A and of run B belong. 0 for a run whose calls a log counts."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Texts of operators in run B that run A describes in another text, each with the text of run A."""
     damaged: tuple[str, str] = ("", "")
     """The number of damaged lines of each run, as text. Empty for a run without damaged lines."""
 
@@ -305,6 +307,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
         processes=(one.processes, two.processes),
         processes_of=(one.processes_of, two.processes_of),
         steps=(one.steps, two.steps),
+        renamed=renamed,
     )
 
 

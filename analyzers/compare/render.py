@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -75,10 +75,7 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     said += [choice] if choice else []
     said = said or [f"{pluralize(known, 'problem')} in both runs, and no time was compared"]
     if worth is not None and worth.proposed:
-        said.append(
-            f"{worth.proposed:,} of {pluralize(worth.changed, 'changed pick')} "
-            f"{'is one' if worth.proposed == 1 else 'are those'} that `logparse recommend` proposed for run {found.a}"
-        )
+        said.append(say_proposed(worth.proposed, worth.changed, found.a))
     out = [f"{found.a} → {found.b}: {said[0]}", *said[1:]]
     costed, delta_us = found.cost("slower", "faster")
     if costed:
@@ -88,6 +85,18 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
             "as their calls are known"
         )
     return [*out, *_calls(found)]
+
+
+def say_proposed(proposed: int, changed: int, run: str) -> str:
+    """Say how many changed picks are solutions that ``recommend`` proposed for the earlier run, ``run``."""
+    if proposed == changed:
+        which = (
+            f"all {changed:,} changed picks are the solutions" if changed > 1 else "the changed pick is the solution"
+        )
+    else:
+        noun = "is a solution" if proposed == 1 else "are solutions"
+        which = f"{proposed:,} of {pluralize(changed, 'changed pick')} {noun}"
+    return f"{which} that `logparse recommend` proposed for run {run}"
 
 
 def _later_run(found: Diff) -> str:
@@ -228,7 +237,7 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
 
     A saving is known if one of the two runs has times of both the old and the new kernel.
     """
-    rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
+    rows = {x["problem"]: x for x in found.table(_OTHER_PICK).to_pylist()}
     saves: dict[str, float] = {}
     first: dict[str, float] = {}
     for store, run, own, other, sign in ((a, found.a, "pick_a", "pick_b", 1.0), (b, found.b, "pick_b", "pick_a", -1.0)):
@@ -242,26 +251,34 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
                 saves[x["text"]] = one * (calls or 1.0)
                 if changed["calls_a"]:
                     first[x["text"]] = one * changed["calls_a"]
-    return Worth(saves, len(rows), _count_proposed(found, rows, a), first)
+    return Worth(saves, len(rows), count_proposed(found, a), first)
 
 
+_OTHER_PICK = "pick_a <> pick_b and state <> 'unknown'"
 _PROPOSED = "select problem, solution from findings where run = $1 and solution is not null"
 
 
-def _count_proposed(found: Diff, rows: Mapping[str, Mapping[str, Any]], store: Store) -> int:
-    """Count the operators with another kernel whose new kernel the last ``recommend`` proposed for the first run.
+def count_proposed(found: Diff, store: Store, *, earlier: Literal["a", "b"] = "a") -> int:
+    """Count the operators with another kernel whose new kernel the last ``recommend`` proposed for the earlier run.
 
-    Returns 0 in two cases: no ``recommend`` was run for the first run, or one name may mean different kernels in the
+    * ``store``: the store of the earlier run.
+    * ``earlier``: which of the two runs is the earlier one.
+
+    Returns 0 in two cases: no ``recommend`` was run for the earlier run, or one name may mean different kernels in the
     two runs.
     """
-    if not rows or found.builds or found.devices:
+    if found.builds or found.devices:
         return 0
+    run, new = (found.a, "pick_b") if earlier == "a" else (found.b, "pick_a")
     try:
-        with store.reading(_PROPOSED, found.a) as con:
-            proposed = set(con.execute(_PROPOSED, [found.a]).fetchall())
+        with store.reading(_PROPOSED, run) as con:
+            proposed = set(con.execute(_PROPOSED, [run]).fetchall())
     except StoreError:  # The findings are damaged or lost. The comparison needs none of them.
         return 0
-    return sum((text, row["pick_b"]) in proposed for text, row in rows.items())
+    if earlier == "b":  # The comparison has the texts of run A.
+        proposed = {(found.renamed.get(text, text), solution) for text, solution in proposed}
+    rows = found.table(_OTHER_PICK).to_pylist() if proposed else []
+    return sum((row["problem"], row[new]) in proposed for row in rows)
 
 
 def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:

@@ -18,6 +18,8 @@ The columns are the filters and numbers of ``selection``, and:
 * ``best``, ``best_us``: the best known solution. If only the run's traces time the problem, it is their mean.
 * ``time_us``: time of a call, from the first source that has it: the run's own traces, the pick, the system find-db's
   pick if no log shows which find-db the job reads (``libraries/miopen/find_db_choice.py``), a finding, the best.
+* ``at_least``: True if no log names the solution that ran, and that time is the best known one. The solution that ran
+  takes at least this time if it is among the timed ones.
 * ``own``: True if that time is from the run itself. If it is from another run, ``file`` names that run.
 * ``total_us``: calls × time.
 * ``then_us``: time of a call with the best known solution. If the pick is timed, it is ``time_us`` × best / pick,
@@ -551,7 +553,11 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        intensity,
        flops / time_us / 1e6 as tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
-       coalesce(own, true) as own, apart, w_us, coalesce(w_solution, best)::varchar as w_solution, f_us, b_us,
+       coalesce(own, true) as own, apart,
+       coalesce(traced_us is null and pick_us is null and not unsettled and origin is distinct from 'trace'
+                and coalesce(pick, 'Default') = 'Default' and best is distinct from 'Default'
+                and time_us <= best_us * (1 + {_SAME}), false) as at_least, w_us,
+       coalesce(w_solution, best)::varchar as w_solution, f_us, b_us,
        sibling_us, w_us / sibling_us as sibling_ratio,
        coalesce(calls, 1) * w_us as w_total_us,
        coalesce(calls, 1) * greatest(w_us - sibling_us, 0) as beyond_us, passes_from,

@@ -50,7 +50,7 @@ class Order(NamedTuple):
 def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
     """Return the order of the table's rows on the tab ``view``.
 
-    ``compared`` is True if another run is compared. ``empty`` are the columns without any value.
+    ``compared`` is True if another run is compared. ``empty`` are the columns without any value, or with zeros only.
     """
     if view == "weights":
         return Order(
@@ -62,8 +62,15 @@ def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
     if view == "compare" and compared:
         return Order(MOVED, "moved" if "change_us" in empty else "change_us", "the largest change")
     if "saving_us" in empty:
-        return Order(ORDER, "total_us", "the most time")
+        return Order(f"total_us desc nulls last, {ORDER}", "total_us", "the most time")
     return _BY_SAVING
+
+
+def find_zero_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Return the columns of amounts in which no row has a value other than 0. An order by them has no meaning."""
+    names = ("saving_us", "change_us")
+    found = con.execute(f"select {', '.join(f'bool_or({x} <> 0)' for x in names)} from points").fetchall()[0]
+    return frozenset(name for name, some in zip(names, found, strict=True) if not some)
 
 
 _BY_SAVING = Order(ORDER, "saving_us", "the largest saving")
@@ -129,7 +136,8 @@ ABOUT: Mapping[str, str] = {
     "the best known one. Empty means unknown. A step that waits for something else gains less.",
     "total_us": "Calls × time of a call.",
     "calls": "How often the logs or traces count it.",
-    "time_us": "Time of a call as it runs now. If no file shows the solution that ran: the time of the best known one.",
+    "time_us": "Time of a call as it runs now. ≥: no log names the solution that ran, and this is the time of the best "
+    "known one. The solution that ran takes at least this time if it is among the timed ones.",
     "then_us": "Time of a call after the change: with the fastest known solution. ≈: no known solution is that fast, "
     "but the estimated saving assumes this time.",
     "best": "The fastest solution that any file has timed.",
@@ -150,11 +158,12 @@ ABOUT: Mapping[str, str] = {
     "same file.",
     "regret": "How much longer the library's choice takes than the fastest known solution.",
     "beyond_us": "Calls × (time of backward weights − time of forward or backward data, the slower one). The three "
-    "passes do the same work.",
+    "passes do the same work, so this estimates what a faster solver of W saves (≈).",
     "sibling_ratio": "Time of backward weights ÷ time of the layer's forward or backward data, the slower one. "
     "About 1 is usual.",
     "w_total_us": "Calls × time of the backward-weight pass.",
-    "w_us": "Time of the backward-weight pass (wgrad).",
+    "w_us": "Time of the backward-weight pass (wgrad). ≥: no log names the solver that ran, and this is the best time "
+    "of the file.",
     "f_us": "Time of the forward pass of the same layer.",
     "b_us": "Time of the backward-data pass (dgrad) of the same layer.",
     "passes_from": "The file with the times of the three passes.",
@@ -376,6 +385,19 @@ def count_solvers(con: duckdb.DuckDBPyConnection) -> dict[str | None, int]:
     return {solution: int(count) for solution, count in con.execute(sql).fetchall()}
 
 
+def find_unnamed_weights(con: duckdb.DuckDBPyConnection) -> tuple[int, list[str]]:
+    """Return for how many backward-weight passes (W) no log names the solver, and the files with their times.
+
+    Files that are no find-db are left out of the list.
+    """
+    rows = con.execute(
+        """select count(*), list(distinct file order by file) filter (origin = 'find-db') from points
+           where direction = 'W' and at_least and w_us > 0"""
+    )
+    ((count, files),) = rows.fetchall()
+    return int(count), list(files or ())
+
+
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """Return sums that compare the selected GEMMs and convolutions in this run and in another run.
 
@@ -556,7 +578,7 @@ def table(
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the web page's table, in the units of its titles, and the number of all rows.
 
-    The rows also have ``id`` and ``aim_us``, which are no columns of the table.
+    The rows also have ``id``, ``aim_us`` and ``at_least``, which are no columns of the table.
 
     * ``sort``, ``filters``: in the form of AG Grid, a table component for browsers.
     """
@@ -575,7 +597,7 @@ def table(
     by = ", ".join([*order, default.by])
     # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
     shown = f"select rowid from points where {where} order by {by} {limit}"
-    sql = f"select id, {columns}, aim_us from (from points where rowid in ({shown}) order by {by})"
+    sql = f"select id, {columns}, aim_us, at_least from (from points where rowid in ({shown}) order by {by})"
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
 
 

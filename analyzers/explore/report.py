@@ -32,7 +32,16 @@ from analyzers.explore import queries, tries
 from analyzers.explore.charts.palette import DARK, KINDS, LIGHT
 from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse, load_gpu_time
-from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, names, put_in_order
+from analyzers.explore.load.beside import (
+    calls,
+    changed,
+    compare_runs,
+    find_run_to_compare,
+    keep,
+    names,
+    proposed,
+    put_in_order,
+)
 from analyzers.explore.load.child import write_tables
 from analyzers.explore.load.job import Calls, PageVerdict
 from analyzers.explore.page import parts
@@ -138,11 +147,12 @@ def _make_fitting_report(
 ) -> Report:
     others, other, called, time, states = None, ("", ""), "", None, dict[str, int]()
     numbers: Sequence[Calls] = ()
+    advised = ""
     if compared:
         there, other_run = compared
         found = compare_runs(store, analysis.run, there, other_run)
         others, time = keep(found, folder), load_gpu_time(there, other_run)
-        states, numbers = changed(found), calls(found)
+        states, numbers, advised = changed(found), calls(found), proposed(found, there)
         other = names(store, analysis.run, there, other_run)
         called = other_run if there.url == store.url else f"{other_run} of {_name(there.url)}"
     with store.connect() as con:
@@ -151,7 +161,7 @@ def _make_fitting_report(
         write_tables(con, "out_", analysis.run, analysis, others)
         con.execute("use out_")
         known = _Run(
-            verdict=verdict_of(analysis, store.url, time, states, numbers, store.runs()),
+            verdict=replace(verdict_of(analysis, store.url, time, states, numbers, store.runs()), proposed=advised),
             run=analysis.run,
             runs=[analysis.run],
             other=called,
@@ -159,7 +169,7 @@ def _make_fitting_report(
             rows_of=queries.rows_of_todos(con),
             traced=queries.has_kernels(con),
         )
-        views = _views(con, known, ChartStyle(LIGHT, names=other, headed=False))
+        views = _views(con, known, ChartStyle(LIGHT, other, headed=False, mean=parts.mean_step(known)))
         made = _report(con, store.url, known, views, top)
         while len(made.text.data) > limit and top > 10:
             top = top // 2
@@ -190,10 +200,11 @@ def _report(
     The ones with the largest savings come first, then the ones with the longest times. If the run is compared with
     another one, the largest changes come first.
     """
-    default = queries.order_of("compare" if known.other else "", compared=bool(known.other), empty=known.empty)
+    compared, empty = bool(known.other), known.empty | queries.find_zero_columns(con)
+    default = queries.order_of("compare" if compared else "", compared=compared, empty=empty)
     rows, total = queries.table(con, Selection(), end=top, default=default)
     con.register("ids_", pd.DataFrame({"id": list(rows["id"])}, dtype="object"))
-    orders = {x: queries.order_of(x, compared=bool(known.other), empty=known.empty) for x in views}
+    orders = {x: queries.order_of(x, compared=compared, empty=empty) for x in views}
     ranks = ", ".join(f"row_number() over (order by {order.by}) as rank_{view}" for view, order in orders.items())
     more = con.execute(f"select id, {', '.join(_DOWN)}, {ranks} from points semi join ids_ using (id)").df()
     rows = rows.merge(more, on="id", how="left")
@@ -202,6 +213,7 @@ def _report(
     note = count(total, default.first) if whole else f"{len(rows):,} of {total:,} problems, {default.first} first"
     first = {
         "live": False,
+        "opens": Selection(view="compare").url() if compared else "",
         "rows": _by_column(rows),
         "notes": {x: note if order.by == default.by else count(len(rows), order.first) for x, order in orders.items()},
         "facets": _facets(rows),

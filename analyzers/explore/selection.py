@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from analyzers.explore.plain_text import solution_name
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
+from logparse.libraries.miopen.find_db_choice import SLOW_FACTOR
 from logparse.text import duration
 
 FACETS: Mapping[str, str] = {
@@ -94,9 +95,8 @@ VIEWS: Mapping[str, str] = {
 INTRO: Mapping[str, str] = {
     "overview": "",  # Its parts explain themselves, and the first rows should be on the first screen.
     "timeline": "One step as the GPU ran it (the whole trace, if it marks no steps): a line per stream, the idle "
-    "time with its reason, and the host's launches and waits. A host that only waits here launched this work earlier, "
-    "while the GPU ran the work before it; the line below the chart says when. Drag to zoom, double-click to see all. "
-    "The table below sums the kernels.",
+    "time with its reason, and what the host does in this time. The text below the chart says when the host launched "
+    "the work. Drag to zoom, double-click to see all. The table below sums the kernels.",
     "roofline": "How fast each problem runs against what the device allows; larger marks take more time, and the "
     "colour is the time to gain. Drag a box to select, click to open.",
     "regret": (
@@ -104,8 +104,10 @@ INTRO: Mapping[str, str] = {
         "give most of this time back."
     ),
     "weights": "The backward-weight pass (W) of each layer against the slower of its forward pass (F) and backward "
-    "data (B), which do the same work; larger marks take more time. The table has the layers that lose most first: "
-    "calls × (W − max(F, B)). Each row names the file of its times.",
+    "data (B), which do the same work; larger marks take more time. W is called slow if it takes more than "
+    f"{SLOW_FACTOR:g} × the slower of F and B. The table has the layers that lose most first: calls × (W − max(F, B)). "
+    "≈: an estimate, because nobody knows whether W has a solver as fast as F or B. Each row names the file of its "
+    "times.",
     "compare": "What changed from the earlier run to the later one, problem by problem, as in logparse diff. Two times "
     "are compared only if files of one kind have them (two traces, two bench outputs). Only changes beyond noise "
     "count.",

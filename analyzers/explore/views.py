@@ -38,11 +38,13 @@ class ChartStyle:
 
     * ``names``: the names of the two runs in a comparison.
     * ``headed``: False if a text beside the chart already states the result.
+    * ``mean``: the time of an average step, such as ``mean of 3 steps: 18.8 ms``. Empty if it is unknown.
     """
 
     theme: Theme
     names: tuple[str, str] = ("this run", "the other run")
     headed: bool = True
+    mean: str = ""
 
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
@@ -55,7 +57,7 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
         case "timeline":
             row = queries.find_point(con, chosen.problem) if chosen.problem else None
             problem = "" if row is None else str(row["problem"])
-            return timeline(*queries.read_work_of_step(con), theme, problem=problem, mark=chosen.mark)
+            return timeline(*queries.read_work_of_step(con), theme, mean=style.mean, problem=problem, mark=chosen.mark)
         case "roofline":
             drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
             return roofline(drawn.rows, theme, remark=drawn.note)

@@ -34,9 +34,10 @@ ACTION = "padded_output"
 _ALIGNED = 16
 _OPERANDS = {"lda": "a_type", "ldb": "b_type", "ldc": "c_type", "ldd": "d_type"}
 _ADVICE = (
-    "Any multiple of 64 outputs is aligned. If the size is no number of outputs (for example a number of samples), pad "
-    "the operand instead. The action padded_output of `logparse try` pads the layer in the running job, and times the "
-    "steps with and without it. `logparse replay` times the padded products alone."
+    "Any multiple of 64 outputs is aligned. logparse takes {size:,} for the number of outputs of a layer, for example "
+    "the size of a vocabulary. If your program has no such layer, {size:,} is another size of your tensors, such as a "
+    "number of samples: pad the tensors to {padded:,} there. The action padded_output of `logparse try` pads the layer "
+    "in the running job, and times the steps with and without it. `logparse replay` times the padded products alone."
 )
 
 
@@ -108,7 +109,7 @@ def _finding(row: Mapping[Hashable, Any], size: int, calls: int) -> Finding:
             f"pad the output layer to {padded:,} outputs",
             f"set the number of outputs (the vocabulary size) to {padded:,}; targets stay below {size:,}",
         ),
-        advice=_ADVICE,
+        advice=_ADVICE.format(size=size, padded=padded),
     )
 
 

@@ -59,12 +59,12 @@ _MATCHES = "W (backward weights) gets as fast as the slower of F (forward) and B
 YARDSTICK = "the slower of F and B"
 """Words for the yardstick of one W: the slower pass of its layer's forward (F) and backward data (B)."""
 TUNE = (
-    "No faster solution was measured yet. Let MIOpen search for one (tune_miopen.sh, takes hours), "
+    "Let MIOpen search for a faster solver (tune_miopen.sh, takes hours), "
     f"{AFTER_SEARCH}. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
     "gain most."
 )
 TUNE_ELSEWHERE = (
-    "No faster solution was measured on this device, but one was on another device of the store. Let MIOpen search "
+    "A faster solver is known on another device of the store. Let MIOpen search "
     f"for it here (tune_miopen.sh, takes hours), {AFTER_SEARCH}."
 )
 KNOWN_ISSUE = (
@@ -72,7 +72,7 @@ KNOWN_ISSUE = (
     "4080), which ROCm 6.3.1 fixes. Upgrade, or let MIOpen search each shape once (MIOPEN_FIND_ENFORCE=3)."
 )
 TUNE_CUDNN = (
-    "No faster solution was measured yet. cuDNN has no override file, but `logparse replay` measures what "
+    "cuDNN has no override file, but `logparse replay` measures what "
     "channels_last and torch.backends.cudnn.benchmark gain; grouped layers gain most."
 )
 
@@ -147,7 +147,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             findings.append(_with_known_issue(one, here | known if str(source) in own else known))
     not_slow = {(source, problem_from_text(text)) for source, text in not_run}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in not_slow]
-    summaries = _summaries(w, tables, facts, not_run, _find_worst(findings))
+    summaries = _summaries(w, tables, facts, not_run, _find_worst(findings), settings)
     replaced = replaced_solvers(w, tables, settings, facts, calls)
     better = {(x.evidence.details["system"], x.problem) for x in replaced}
     findings = [x for x in findings if (x.evidence.source_id, x.problem) not in better]
@@ -162,9 +162,9 @@ def _find_worst(findings: Sequence[Finding]) -> dict[str, str]:
     worst = {source: (us, label) for us, label, source in sorted(counted)}
     total = {source: math.fsum(us for us, _, of in counted if of == source) for source in worst}
     return {
-        source: f"in the run they lose {duration(total[source])}, and {label} loses most: {duration(us)}"
+        source: f"in the run they lose ≈ {duration(total[source])}, and {label} loses most: ≈ {duration(us)}"
         if total[source] > us
-        else f"{label} loses {duration(us)} in the run"
+        else f"{label} loses ≈ {duration(us)} in the run"
         for source, (us, label) in worst.items()
     }
 
@@ -190,6 +190,7 @@ def _summaries(
     facts: Mapping[str, Facts],
     not_run: Collection[tuple[str, str]],
     worst: Mapping[str, str],
+    settings: Settings,
 ) -> list[Finding]:
     """For each file, report how many weight gradients of convolutions are slow, and how much time they waste.
 
@@ -213,24 +214,25 @@ def _summaries(
             known = facts.get(str(source), {})
             cus = f"{known['cu_count']} CUs" if "cu_count" in known else ""
             where = ", ".join(filter(None, (name, arch(known) or known.get("device") or "unknown device", cus)))
-            words = _in_words(total, " that the run calls" * bool(rows["foreign"].any()), worst.get(str(source), ""))
+            which = " that the run calls" * bool(rows["foreign"].any())
+            words = _in_words(total, which, worst.get(str(source), ""), settings.slow_factor)
             message = f"{words}; times of {where}"
             evidence = Evidence(source_id=str(source), details=dict(total))
             found.append(Finding(analyzer=NAME, message=message, evidence=evidence))
     return sorted(found, key=lambda x: (-float(str(x.evidence.details["recoverable_us"])), str(x.evidence.source_id)))
 
 
-def _in_words(total: Mapping[str, float], which: str, worst: str) -> str:
+def _in_words(total: Mapping[str, float], which: str, worst: str, factor: float) -> str:
     slow, missing = int(total["slow"]), int(total["without_siblings"])
     out = (
         f"{slow:,} of {pluralize(int(total['problems']), 'backward-weight (W) problem')}{which} "
         f"{'is' if slow == 1 else 'are'} slow"
     )
     if slow:
-        out += " beside the slower of forward (F) and backward data (B) of the layer: "
+        out += f" (slow: more than {factor:g} × the slower of F (forward) and B (backward data) of the layer): "
         out += worst or (
-            f"one call of each takes {duration(total['held_us'])} in all, {duration(total['recoverable_us'])} more "
-            "than that pass"
+            f"one call of each takes {duration(total['held_us'])} in all, ≈ {duration(total['recoverable_us'])} more "
+            "than the slower of F and B"
         )
     if others := int(total.get("not_run", 0)):
         out += f"; {others:,} more would be slow, but the job runs a faster solution than the file has"
@@ -253,7 +255,7 @@ def _find_faster_devices(
 ) -> dict[tuple[str, str], str]:
     """Find slow weight gradients of convolutions for which another device has a faster kernel.
 
-    Returns a text for each (file, convolution), for example "on gfx942 with 304 CUs ConvHip… takes 80 µs".
+    Returns a text for each (file, convolution), for example "On gfx942 with 304 CUs ConvHip… takes 80 µs".
     """
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
@@ -267,7 +269,7 @@ def _find_faster_devices(
     for row in rows.to_dict("records"):
         where, solver = " with ".join(str(row["device"]).split(" ")), str(row["solution"]).split(":", 1)[-1]
         place = (str(row["source_id"]), str(row["problem"]))
-        out.setdefault(place, f"on {where} CUs {solver} takes {duration(row['best_us'])}")
+        out.setdefault(place, f"On {where} CUs {solver} takes {duration(row['best_us'])}")
     return out
 
 
@@ -308,18 +310,23 @@ def _report_slow_gradient(
     which = "B" if row["b_us"] == sibling else "F"
     library, _, solver = str(row["solution"]).partition(":")
     # A trace has the time of the job's own call. A file with measured times has the time of the best known solver.
-    takes = "takes" if library == "kernel" else "takes at best"
-    message = (
-        f"W {takes} {duration(best)} with {solver}, {best / sibling:.1f} times as long as {YARDSTICK} of its layer "
-        f"({which}: {duration(sibling)}); a call can save the difference"
-    )
-    naive = "the naive solver is the fastest known solver" * bool(row["naive"])
+    own = library == "kernel"
+    takes = f"W takes {duration(best)} with {solver}" if own else f"the best known solver of W, {solver}, takes "
+    takes += "" if own else duration(best)
     # The possible saving is (time of W) − (time of the slower of F and B).
     count, gain = calls.get(text), Gain(best, sibling)
+    saves = f"a call saves ≈ {duration(gain.saving_us)}"
+    if count is not None:
+        saves = f"the run saves ≈ {duration(gain.times(count).saving_us)}"
+    aim = f"W gets as fast as {which}" if own else f"a search finds a solver for W as fast as {which}"
+    message = (
+        f"{takes}, {best / sibling:.1f} × as long as {which} ({duration(sibling)}), {YARDSTICK}. If {aim}, {saves}"
+    )
+    naive = "The naive solver is the fastest known solver" * bool(row["naive"])
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
-        message="; ".join(filter(None, (message, naive, elsewhere))),
+        message=". ".join(filter(None, (message, naive, elsewhere))),
         per_call=gain,
         calls=count,
         in_run=None if count is None else gain.times(count),

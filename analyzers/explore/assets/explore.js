@@ -320,6 +320,7 @@
     const size = Math.abs(us), [unit, scale] = size < 999.5 ? ['µs', 1] : size < 999.5e3 ? ['ms', 1e3] : size < 6e8 ? ['s', 1e6] : ['min', 6e7];
     return `${+(us / scale).toPrecision(3)} ${unit}`;
   };
+  const AT_LEAST = new Set(['time_us', 'w_us']);  // lower bounds if no log names the solution that ran
   const cell = (row, { name, kind, each }) => {
     const value = row[name];
     if (value === null || value === undefined) return '';
@@ -329,13 +330,15 @@
     if (kind === 'change') return `${value > 0 ? '+' : ''}${value.toFixed(1)}`.replace('-', '−');
     const text = kind === 'time' ? duration(value * each) : number(value);
     if (name === 'change_us') return value > 0 ? `+${text}` : text.replace('-', '−');
+    if (AT_LEAST.has(name) && row.at_least) return `≥ ${text}`;
+    if (name === 'beyond_us' && value > 0) return `≈ ${text}`;
     const mark = { estimated: '≈ ', conditional: '0 or ' };  // how sure a saving is
     return name === 'saving_us' && row.saving_from in mark ? mark[row.saving_from] + text : text;
   };
   const titled = (column) => {
     const [here, other] = page.names, named = {
       here_us: here, other_us: other, pick_here: here && `Pick, ${here}`, pick_there: other && `Pick, ${other}`,
-      pick_here_us: here && `Its time, ${here}'s pick`, pick_there_us: other && `Its time, ${other}'s pick`,
+      pick_here_us: here && `${here}'s pick takes`, pick_there_us: other && `${other}'s pick takes`,
     };
     return named[column.name] || column.title;
   };
@@ -695,6 +698,6 @@
   }).observe($('page'));
   // For the report, which prints all its rows and charts.
   window.logparsePage = { table, drawHead, drawBody, themed, page, duration };
-  follow();
+  if (DATA.opens && !current()) move(DATA.opens, true); else follow();
   if (DATA.live) setInterval(watch, 150);
 })();

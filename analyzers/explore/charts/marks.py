@@ -15,7 +15,7 @@ from logparse.lazy import pd
 from logparse.text import shorten_texts
 
 HOVER = (
-    "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
+    "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[5]}%{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
     "<br>%{customdata[4]:,.3~r} TFLOP/s<extra></extra>"
 )
 """Template of the text that appears when the mouse is on a point.
@@ -76,12 +76,13 @@ def add_points(
 def hover_data(points: pd.DataFrame) -> np.ndarray:
     """Return the data behind each point (a GEMM or convolution), for its hover text and for clicks.
 
-    The columns are id, fastest kernel, seconds now, seconds with the best kernel, TFLOP/s. Plotly calls such data
-    ``customdata``.
+    The columns are id, fastest kernel, seconds now, seconds with the best kernel, TFLOP/s, and ``≥`` if the seconds
+    now are a lower bound. Plotly calls such data ``customdata``.
     """
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
+    at_least = np.where(points["at_least"].to_numpy(bool), "≥ ", "").astype(object)
     return np.column_stack(
-        [points["id"].to_numpy(object), escape_column(points["solver"]), round_to_six_digits(numbers)]
+        [points["id"].to_numpy(object), escape_column(points["solver"]), round_to_six_digits(numbers), at_least]
     )
 
 

@@ -21,7 +21,7 @@ NOTHING = (
 )
 COLUMNS = (
     *("id", "label", "solver", "operation", "direction", "input_type", "device", "time_us", "then_us", "total_us"),
-    *("saving_us", "intensity", "tflops"),
+    *("saving_us", "intensity", "tflops", "at_least"),
 )
 """Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.

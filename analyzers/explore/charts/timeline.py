@@ -45,7 +45,7 @@ def _colour_of_host(does: str, theme: Theme) -> str:
     return {"launch": theme.scale[1], "wait": theme.scale[4]}.get(does, theme.faint)
 
 
-_AROUND = 180
+_AROUND = 196
 """Height (px) of the parts around the bars: axis, legend and margins."""
 _EDGE = {"width": 0.02, "color": "rgba(0,0,0,0)"}
 """The invisible edge of a bar. Plotly draws a bar without an edge at least one pixel wide, much wider than a short gap.
@@ -63,6 +63,7 @@ def timeline(
     launched: str,
     theme: Theme,
     *,
+    mean: str = "",
     problem: str = "",
     mark: str = "",
 ) -> Figure:
@@ -73,6 +74,7 @@ def timeline(
     * ``host``: calls of the CUDA or HIP runtime, columns ``start, us, does``. Without calls, the chart has no line for
       the host.
     * ``launched``: a sentence about when the host launched the work. Empty if it is unknown.
+    * ``mean``: the time of an average step, as text. The shown step may take another time. Empty if it is unknown.
     * ``problem``: a GEMM or convolution to emphasise. Its kernels keep their colour, and all others become faint.
     * ``mark``: a kind of work to emphasise in the same way, such as ``communication`` or ``idle``. ``problem`` comes
       first.
@@ -107,8 +109,9 @@ def timeline(
     order = [*[HOST][: len(host)], IDLE, *(lines[x] for x in reversed(streams))]
     styled(figure, theme, height=_AROUND + 44 * len(order))
     busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
-    text = f"{escape(title, 90)}: {duration(whole)}, the GPU computes or communicates in {busy:.0%} of it"
-    when = f"<br>{escape(launched, 120)}" if launched else ""
+    usual = f" ({mean})" if mean else ""
+    text = f"{escape(title, 90)}: {duration(whole)}{usual}<br>The GPU computes or communicates in {busy:.0%} of it."
+    when = f"<br>{escape(launched, 200)}" if launched else ""
     figure.update_xaxes(title={"text": f"ms since the first kernel. {text}{when}"}, rangemode="tozero")
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=order, fixedrange=True)
     figure.update_layout(

@@ -30,7 +30,18 @@ NOTHING = (
     "pass.<br>Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on "
     "direction"
 )
-COLUMNS = ("id", "label", "direction", "w_solution", "w_us", "sibling_us", "w_total_us", "beyond_us", "passes_from")
+COLUMNS = (
+    "id",
+    "label",
+    "direction",
+    "w_solution",
+    "w_us",
+    "sibling_us",
+    "w_total_us",
+    "beyond_us",
+    "passes_from",
+    "at_least",
+)
 """Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 _TRIED = 100
@@ -52,8 +63,9 @@ def backward_weights(
 ) -> Figure:
     """Plot, for each convolution layer, how much slower its weight gradient (W) is than its other passes.
 
-    The vertical axis is the time of W now. The horizontal axis is the best known time of the forward pass (F) or
-    of the data gradient (B), whichever is longer. There is one point per layer and file.
+    The vertical axis is the time of W now, or its best known time if no log names the solver that ran. The horizontal
+    axis is the best known time of the forward pass (F) or of the data gradient (B), whichever is longer. There is one
+    point per layer and file.
 
     Lines show equal ratios. The symbol shows the solver (kernel) that takes the time of W. All three passes do the same
     floating-point work, so points far above the line of ratio 1 show a W that is slow.
@@ -103,7 +115,13 @@ def backward_weights(
         title={"text": "the slower of forward F and backward data B, best known time (ms)"},
         **log_axis(rows["sibling_us"]),
     )
-    figure.update_yaxes(title={"text": "time of backward weights W now (ms)"}, **log_axis(rows["w_us"]))
+    # If no log names the solver, the time of W is the best known one, too.
+    which = (
+        "best known time of backward weights W (ms)"
+        if rows["at_least"].any()
+        else "time of backward weights W now (ms)"
+    )
+    figure.update_yaxes(title={"text": which}, **log_axis(rows["w_us"]))
     figure.update_layout(dragmode="select", margin={"t": 66})
     return note(figure, remark, theme)
 

@@ -199,8 +199,9 @@ def time_split(found: Recommendation) -> TimeSplit | None:
         return None
     steps = (found.gpu_time.steps if found.gpu_time is not None else None) or 0.0
     mean = f" (mean of {steps:,.0f})" if steps > 1 else ""
-    title = f"A {of.word}{mean}" if of.unit == "step" else capitalize_first(of.whole)
-    return TimeSplit(title, tuple((x.name, x.us) for x in of.split))
+    by_step = of.unit == "step"
+    title = f"A {of.word}{mean}" if by_step else capitalize_first(of.whole)
+    return TimeSplit(title, tuple((x.name, x.us) for x in of.split), steps if by_step and steps > 1 else 0.0)
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:

@@ -15,6 +15,8 @@ from logparse.store import Store
 from logparse.text import sql_text
 
 if TYPE_CHECKING:
+    import duckdb
+
     from analyzers.compare.diff import Diff
     from analyzers.explore.load.job import Calls
 
@@ -92,6 +94,28 @@ def calls(found: Diff) -> list[Calls]:
     """
     mine, others = found.processes_of
     return [(kind, there, here, others.get(kind, 0), mine.get(kind, 0)) for kind, here, there in found.calls]
+
+
+def proposed(found: Diff, earlier: Store) -> str:
+    """Say how many changed picks are solutions that ``recommend`` proposed for the other run. Empty if none is.
+
+    * ``earlier``: the store of the other run.
+    """
+    from analyzers.compare.render import count_proposed, say_proposed
+
+    count, (changed, *_) = count_proposed(found, earlier, earlier="b"), found.flips
+    return say_proposed(count, changed, found.b) if count else ""
+
+
+def runs_alike(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
+    """Return the runs that call the same GEMMs or convolutions as this run, the run with the most of them first."""
+    found = con.execute(
+        """with called as (select distinct run, hash(problem) as h from workload)
+           select o.run from called o join called m using (h) where m.run = $run and o.run <> $run
+           group by o.run order by count(*) desc, o.run""",
+        {"run": run},
+    )
+    return [str(name) for (name,) in found.fetchall()]
 
 
 _TURNED = {"slower": "faster", "faster": "slower", "new": "vanished", "vanished": "new"}

@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
-from analyzers.explore.load.beside import calls, changed, compare_runs, find_run_to_compare, keep, put_in_order
+from analyzers.explore.load.beside import (
+    calls,
+    changed,
+    compare_runs,
+    find_run_to_compare,
+    keep,
+    proposed,
+    put_in_order,
+    runs_alike,
+)
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Calls, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
@@ -271,18 +281,21 @@ def _judge(
     others = time = None
     states: dict[str, int] = {}
     numbers: Sequence[Calls] = ()
+    advised = ""
     if known["other"]:  # The comparison runs first, before the findings fill the memory.
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
         found = compare_runs(store, run, open_store(url), other)
         others, time = keep(found, folder), load_gpu_time(open_store(url), other)
-        states, numbers = changed(found), calls(found)
+        states, numbers, advised = changed(found), calls(found), proposed(found, open_store(url))
     analysis = analyse(store, run, settings)
     with contextlib.nullcontext(read) if read else _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
         _database(con, folder / JUDGED, run, analysis, others, first)
-    verdict_of(analysis, job.url, time, states, numbers, store.runs()).write(folder / "verdict.json")
+        alike = runs_alike(con, run) if len(store.runs()) > 2 else []
+    verdict = verdict_of(analysis, job.url, time, states, numbers, store.runs())
+    replace(verdict, proposed=advised, alike=tuple(alike)).write(folder / "verdict.json")
     yield VERDICT, ""
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)
 

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from logparse.text import duration
+
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
 """Messages that the child process sends while it loads the data for the web page, in this order.
 
@@ -85,10 +87,20 @@ class Card:
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """How the time of a step is divided among kinds of work: pairs of name and time (µs), with a title."""
+    """How the time of a step is divided among kinds of work: pairs of name and time (µs), with a title.
+
+    ``steps``: the number of steps of which the times are the mean. 0 if the trace marks at most one step.
+    """
 
     title: str
     parts: tuple[tuple[str, float], ...]
+    steps: float = 0.0
+
+    @property
+    def mean(self) -> str:
+        """The time of an average step as text, such as ``mean of 3 steps: 18.8 ms``. Empty without several steps."""
+        total = duration(sum(us for _, us in self.parts if us > 0))
+        return f"mean of {self.steps:,.0f} steps: {total}" if self.steps else ""
 
 
 Calls: TypeAlias = tuple[str, int | None, int | None, int, int]
@@ -121,6 +133,10 @@ class PageVerdict:
     changed: tuple[tuple[str, int], ...] = ()
     """How many GEMMs and convolutions are faster, slower and so on than in the other run (``beside.changed``)."""
     calls: tuple[Calls, ...] = ()
+    proposed: str = ""
+    """Text about changed picks that ``recommend`` proposed for the other run (``beside.proposed``). May be empty."""
+    alike: tuple[str, ...] = ()
+    """Runs that call the same GEMMs or convolutions (``beside.runs_alike``)."""
 
     @staticmethod
     def read(path: Path) -> PageVerdict:
@@ -135,11 +151,13 @@ class PageVerdict:
                 for x in known["actions"]
             ),
             order=known["order"],
-            time=time and TimeSplit(time["title"], tuple((name, us) for name, us in time["parts"])),
+            time=time and TimeSplit(time["title"], tuple((name, us) for name, us in time["parts"]), time["steps"]),
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),
             changed=tuple((state, count) for state, count in known["changed"]),
             calls=tuple((kind, *numbers) for kind, *numbers in known["calls"]),
+            proposed=known["proposed"],
+            alike=tuple(known["alike"]),
         )
 
     def write(self, path: Path) -> None:

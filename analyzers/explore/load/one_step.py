@@ -103,18 +103,26 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     rank = int(found["rank"][0].as_py())
     host = _host_calls(calls, begin, float((start + us).max()))
     title = f"{title}, rank {rank}" if rank else title
-    return Step(title, frame, gaps.assign(start=gaps["start"] - begin), host, _say_launched(asked[own & chosen], begin))
+    launched = _say_launched(asked[own & chosen], begin, only_waits=set(host["does"]) == {"wait"})
+    return Step(title, frame, gaps.assign(start=gaps["start"] - begin), host, launched)
 
 
-def _say_launched(asked: Floats, begin: float) -> str:
+def _say_launched(asked: Floats, begin: float, *, only_waits: bool) -> str:
     """Say how long the host took to launch a step's work, and how long before the first kernel it began.
 
-    ``asked`` are the times of the launches, and ``begin`` that of the first kernel, in µs.
+    * ``asked``: the times of the launches, µs.
+    * ``begin``: the time of the first kernel, µs.
+    * ``only_waits``: True if the host does nothing but wait for the GPU from then on.
     """
     known = asked[np.isfinite(asked)]
     if not len(known):
         return ""
     first, last = float(known.min()), float(known.max())
+    if only_waits and last <= begin:
+        return (
+            f"The host runs ahead: it launched this step's work in {duration(last - first)}, beginning "
+            f"{duration(begin - first)} before the step's first kernel, and only waits in the time shown here."
+        )
     # The first kernel may have been launched before the trace.
     ahead = f", beginning {duration(begin - first)} before the first kernel" if first <= begin else ""
     return f"The host launched this work within {duration(last - first)}{ahead}."

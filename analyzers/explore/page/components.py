@@ -15,7 +15,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from analyzers.evidence.origins import TRACE
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
@@ -50,11 +49,12 @@ def _data(**attributes: str) -> dict[str, Any]:
     return {f"data_{name}": value for name, value in attributes.items()}
 
 
-def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
+def runs(known: Sequence[str], run: str, other: str, chosen: Selection, alike: Collection[str] = ()) -> list[object]:
     """Return the list of runs for the header of the web page.
 
     It has the shown run, the pair of runs that is compared, and links to the others. ``run`` and ``other`` are the runs
-    whose data are shown. If the user looks at the earlier run of a pair, ``chosen`` has the other one.
+    whose data are shown. If the user looks at the earlier run of a pair, ``chosen`` has the other one. Comparisons
+    with the runs in ``alike`` come first, because these runs call the same GEMMs or convolutions.
     """
     swapped = bool(other) and chosen.compare == run
     looked = other if swapped else run
@@ -74,10 +74,18 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
     view = chosen.view if chosen.view in _TABS_OF_ALL_RUNS else "overview"
     kept = replace(chosen.cleared(), view=view)
     look = [_run(x, replace(kept, run=x, compare=looked if x == beside else beside), x == looked) for x in latest]
-    compare = [_run(x, replace(_select_comparison(x, chosen), run=looked), x == beside) for x in latest if x != looked]
+    compare = [
+        _run(x, replace(_select_comparison(x, chosen), run=looked), x == beside)
+        for x in _alike_first(latest, alike)
+        if x != looked
+    ]
     lists = [html.h2("Look at"), html.ul(look), html.h2("Compare with"), html.ul(compare)]
     pair = [offered] if not beside and first in known and first != after else []
     return [html.details([html.summary(what, title=make_printable(looked)), html.div(lists)]), *pair]
+
+
+def _alike_first(latest: Sequence[str], alike: Collection[str]) -> list[str]:
+    return sorted(latest, key=lambda x: x not in alike)
 
 
 _TABS_OF_ALL_RUNS = ("overview", "roofline", "regret")
@@ -118,45 +126,61 @@ Names: TypeAlias = tuple[str, str]
 """The names of the shown run and of the run with which it is compared, which is the earlier one."""
 
 
-def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
-    """Return a sentence that says what changed from the earlier run to the later one.
+def change(known: PageVerdict, names: Names, totals: pd.Series) -> list[str]:
+    """Return sentences that say what changed from the earlier run to the later one. The first is the headline.
 
-    First is whether the job is faster, then the changes, and last what only one of the runs logs. ``totals`` comes
-    from ``queries.changes``, without filters.
+    The order: the times of the two runs, the changed picks, and why the two runs may not be the same work. ``totals``
+    comes from ``queries.changes``, without filters.
     """
     here, there = (_with_end(x) for x in names)
     picked, picks = int(totals["picked"]), int(totals["repicked"])
-    said: list[str] = []
     step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
+    times = ""
     if step:
         name, us, old = step
-        said.append(f"{name} {duration(old)} → {duration(us)} ({signed_percent(us / old - 1)})")
+        times = f"{name} {duration(old)} → {duration(us)} ({signed_percent(us / old - 1)})"
     elif totals["problems"]:
-        said.append(verdict_of(totals))
-    else:
-        said.append("it is not known whether the job is faster, because the runs have no times that can be compared")
-    said.append(f"{picks:,} of {pluralize(picked, 'pick')} changed" if picked else "no pick is known in both runs")
-    if not step and totals["both_picks"]:
-        said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)} at the calls of {here}")
-    said += [
-        f"logged calls of {_noun(kind)}s {old:,}{_in_processes(many)} → {now:,}{_in_processes(few)}"
-        for kind, old, now, many, few in known.calls
-        if old is not None and now is not None and old != now
-    ]
-    said += [
-        f"{lacks} logs no {_noun(kind)}s ({has} {count:,})"
-        for kind, old, now, *_ in known.calls
-        for lacks, has, count, other in ((here, there, old, now), (there, here, now, old))
-        if count is not None and other is None
-    ]
-    return f"{there} → {here}: {'; '.join(said)}"
+        times = verdict_of(totals)
+    repicked = f"{picks:,} of {pluralize(picked, 'pick')} changed" if picked else "no pick is known in both runs"
+    if picks and known.proposed:
+        repicked += f"; {known.proposed.replace('`', '')}"
+    first, *more = filter(None, (times, repicked))
+    unknown = "whether the job got faster is not known, because the runs have no times that can be compared"
+    said = [*more, *([] if times else [unknown]), *_say_logged_calls(known, names, traced=step is not None)]
+    return [f"{there} → {here}: {first}", *map(sentence, said)]
+
+
+def _say_logged_calls(known: PageVerdict, names: Names, *, traced: bool) -> list[str]:
+    """Say which calls the two runs logged, if their numbers differ. Empty if they are equal.
+
+    * ``traced``: True if both runs have times of a step. Other numbers of calls are then no reason for a warning.
+    """
+    here, there = (_with_end(x) for x in names)
+    differ = [x for x in known.calls if x[1] != x[2]]
+    if not differ:
+        return []
+    old = " and ".join(_say_calls(kind, count, many) for kind, count, _, many, _ in differ)
+    new = " and ".join(_say_calls(kind, count, many) for kind, _, count, _, many in differ)
+    logged = f"run {there} logged {old}; run {here} logged {new}"
+    if traced:
+        return [logged]
+    less_here = any(now is None or 0 < few < many for _, _, now, many, few in differ)
+    less_there = any(old is None or 0 < many < few for _, old, _, many, few in differ)
+    again = "both runs" if less_here == less_there else f"run {here if less_here else there}"
+    return ["the two runs may not be the same work", f"{logged}. To compare them, log {again} again in the same way"]
+
+
+def _say_calls(kind: str, count: int | None, many: int) -> str:
+    if count is None:
+        return f"no {_noun(kind)}s"
+    return f"{pluralize(count, 'call')} of {_noun(kind)}s{_in_processes(many)}"
 
 
 def list_unlogged(known: PageVerdict, names: Names) -> str:
     """Say how many problems only the earlier run has, because what is left to do in the later run leaves them out."""
     count = dict(known.changed).get("vanished", 0)
     here, there = (_with_end(x) for x in names)
-    return f"Not judged: {pluralize(count, 'problem')} of {there}, which {here} did not log." if count else ""
+    return f"{pluralize(count, 'problem')} of {there}, which {here} did not log." if count else ""
 
 
 def _in_processes(count: int) -> str:
@@ -168,10 +192,13 @@ def _of_both_picks(totals: pd.Series) -> str:
     return f"{duration(old)} → {duration(new)} ({signed_percent(new / old - 1)})"
 
 
-def offer_comparisons(known: Sequence[str], run: str, chosen: Selection) -> list[object]:
-    """Return links to the comparisons of the shown run with each other run, the latest first."""
+def offer_comparisons(known: Sequence[str], run: str, chosen: Selection, alike: Collection[str] = ()) -> list[object]:
+    """Return links to the comparisons of the shown run with each other run, the latest first.
+
+    The runs in ``alike``, which call the same GEMMs or convolutions, come before all others.
+    """
     start = "start the page with --compare STORE#RUN."
-    others = [x for x in reversed(known) if x != run]
+    others = [x for x in _alike_first(list(reversed(known)), alike) if x != run]
     if not others:
         return [html.p(f"This store has only one run. To compare it with a run of another store, {start}")]
     links = [_run(x, replace(_select_comparison(x, chosen), run=run), False) for x in others]
@@ -217,8 +244,8 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
         file = make_printable(files[0]) if len(files) == 1 else "one file"
         made.append(
             html.p(
-                f"For {which}, {file} has the times of both picks: {_of_both_picks(totals)} at "
-                f"the calls of {here}. These are times of the kernels alone, not of the two runs."
+                f"The kernels alone, timed in a benchmark: {_of_both_picks(totals)} at the calls of {here}. {file} has "
+                f"these times of both picks, for {which}. They are no times of the two runs."
             )
         )
     apart = {"vanished": f"only in {there}", "new": f"only in {here}"}
@@ -250,6 +277,24 @@ def _calls_beside(kind: str, there: int | None, here: int | None) -> html.Elemen
 
 def _noun(kind: str) -> str:
     return {"gemm": "GEMM", "conv": "convolution"}.get(kind, kind)
+
+
+def say_where_w_is_from(count: int, files: Sequence[str]) -> str:
+    """Say that the times of backward-weight passes (W) are not those of the job's own solvers. Empty without a pass.
+
+    * ``count``: for how many passes no log names the solver.
+    * ``files``: the find-dbs with their times.
+    """
+    if not count:
+        return ""
+    named = ", ".join(make_printable(x) for x in files)
+    table = f"MIOpen's own table of timed solvers (find-db {named})" if files else "files with timed solvers"
+    which = "these times are" if count > 1 else "this time is"
+    return (
+        f"The job's log does not name the solver that it runs for {pluralize(count, 'W problem')}, so nobody can judge "
+        f"its choice: {which} the best of {table}. ≥: the job's own solver takes at least this time, if it is in the "
+        "table."
+    )
 
 
 def tabs(chosen: Selection, missing: Mapping[str, str] = MappingProxyType({})) -> list[object]:
@@ -417,12 +462,17 @@ def wait_for_card() -> html.Element:
 
 
 def verdict(
-    known: PageVerdict, total: pd.Series, run: str, chosen: Selection, change: str = "", unlogged: str = ""
+    known: PageVerdict,
+    total: pd.Series,
+    run: str,
+    chosen: Selection,
+    change: Sequence[str] = (),
+    unlogged: str = "",
 ) -> list[object]:
     """Return the top of the web page: what to do first, sums over the table's rows, and remarks of the analyzers.
 
-    * ``change``: what changed from the earlier run.
-    * ``unlogged``: how much of the earlier run is not in what is left to do (``list_unlogged``).
+    * ``change``: sentences about what changed from the earlier run. The first is the headline.
+    * ``unlogged``: what of the earlier run is not judged (``list_unlogged``).
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{format_calls(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -445,14 +495,11 @@ def verdict(
         saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
     headline = make_printable(capitalize_first(known.headline or "no verdict"))
     # What changed comes first, because it is what the user asks.
-    first, _, rest = change.partition("; ")
-    # "Nothing worth doing" would be read as if the unlogged problems had been judged, too.
-    where = "" if known.actions or not unlogged else f" in what {make_printable(run)} logged"
-    left = f"Left to do{where}: {sentence(headline)}"
     changed = [
-        html.strong(make_printable(first)),
-        html.p(make_printable(sentence(rest))),
-        html.p(" ".join(filter(None, [left, unlogged]))),
+        *(html.strong(make_printable(x)) for x in change[:1]),
+        *([html.p(make_printable(" ".join(change[1:])))] if change[1:] else []),
+        html.p(_say_what_is_left(known, headline, run, unlogged, _list_borrowed(total))),
+        *([html.p([html.b("Not judged: "), make_printable(unlogged)])] if unlogged else []),
     ]
     made: list[object] = [
         *(changed if change else [html.strong(headline)]),
@@ -469,11 +516,30 @@ def verdict(
     return made
 
 
+def _say_what_is_left(known: PageVerdict, headline: str, run: str, unlogged: str, files: str) -> str:
+    """Say what is left to do after a change.
+
+    * ``files``: the files of other runs with the measured times. Empty if all are of the run itself.
+    * ``unlogged``: problems that only the earlier run has. "Nothing" would be read as if they had been judged, too.
+    """
+    if known.actions:
+        return f"Left to do: {sentence(headline)}"
+    about = f" about what run {make_printable(run)} logged" if unlogged else ""
+    measured = f" The measured times are from {files}." if files else ""
+    nothing, _, why = headline.partition(": ")
+    if nothing.lower() != "nothing worth doing":
+        return f"Left to do{about}: {sentence(headline)}"
+    return f"Nothing is left to do{about}. {sentence(capitalize_first(why))}{measured}"
+
+
 def _name_borrowed(total: pd.Series) -> str:
     """Say from which files of other runs the times come. Empty if all are of the run itself."""
+    return f"; times from {files}" if (files := _list_borrowed(total)) else ""
+
+
+def _list_borrowed(total: pd.Series) -> str:
     files = _list_of(total["borrowed"])
-    named = make_printable(files[0]) if len(files) == 1 else f"{len(files)} files of other runs"
-    return f"; times from {named}" if files else ""
+    return make_printable(files[0]) if len(files) == 1 else f"{len(files)} files of other runs" if files else ""
 
 
 def _list_of(value: Any) -> list[str]:
@@ -827,13 +893,13 @@ def detail(
     """
     estimated, unsettled = row["saving_from"] == "estimated", row["saving_from"] == "conditional"
     now = "Time now, according to the system find-db" if unsettled else "Now"
-    if not unsettled and pd.isna(row["pick"]) and row["origin"] != TRACE:
-        now = "Now, if the job runs the best known solution"
-    saves = f"{'0 or ' * unsettled}{duration(row['saving_us'])}"
+    known = pd.notna(row["saving_us"])
+    saves = f"{'0 or ' * unsettled}{'≈ ' * (estimated and known)}{duration(row['saving_us'])}"
+    time = f"{'≥ ' * bool(row['at_least'])}{duration(row['time_us'])}"
     whose = f", {row['then_is']}" if isinstance(row["then_is"], str) else ""
     expected_time = [(f"Expected{whose}", f"≈ {duration(row['aim_us'])}")] if pd.notna(row["aim_us"]) else []
     numbers = [
-        (now if row["own"] or unsettled else f"Time in {make_printable(str(row['file']))}", duration(row["time_us"])),
+        (now if row["own"] or unsettled else f"Time in {make_printable(str(row['file']))}", time),
         (
             f"Best known, in {make_printable(str(row['file']))}" if row["apart"] else "Best known",
             duration(row["then_us"]),
@@ -863,6 +929,7 @@ def detail(
         [
             html.div(head, class_="bar"),
             html.p(_prose(advised.sentence), class_="sentence"),
+            *([html.p(sentence(UNNAMED), class_="sentence")] if row["at_least"] else []),
             *([html.p(make_printable(sentence(expected) + which), class_="sentence expected")] if expected else []),
             html.dl([html.div([html.dt(name), html.dd(value)]) for name, value in numbers]),
             chart,
@@ -878,6 +945,11 @@ def detail(
     )
 
 
+UNNAMED = (
+    "the job's log does not name the solution that it runs. “≥ time” is the time of the best known solution; the job's "
+    "own takes at least as long, if it is among the timed ones"
+)
+"""Text for times that are lower bounds, because no log names the solution that ran."""
 TWO_RATIOS = (
     "Backward weights (W) are compared in two ways: W ÷ max(F, B) compares W with the other passes of its layer, and "
     "the times of similar problems compare it with W of other layers. W can surely be faster only if both show it slow."

@@ -108,7 +108,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         ),
         "filters": components.facets(groups, chosen, final=known.final),
         "base": components.name_base(total, chosen) if known.final else "",
-        "runs": components.runs(known.runs, known.run, known.other, chosen),
+        "runs": components.runs(known.runs, known.run, known.other, chosen, known.verdict.alike),
         "intro": INTRO[chosen.view],
         "answer": _answer(con, known, chosen),
         "after": _make_elements_below(con, chosen),
@@ -144,26 +144,28 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         )
     if chosen.view == "compare":
         if not known.other:
-            return components.offer_comparisons(known.runs, known.run, chosen)
+            return components.offer_comparisons(known.runs, known.run, chosen, known.verdict.alike)
         names, judged = (known.run, known.other), known.judged or known.finished
         return components.comparison(known.verdict, names, queries.changes(con, chosen), judged=judged)
     return []
 
 
-def _change(con: duckdb.DuckDBPyConnection, known: Known) -> tuple[str, str]:
-    """Return two texts about a comparison: what changed, and what only the earlier run has.
+def _change(con: duckdb.DuckDBPyConnection, known: Known) -> tuple[list[str], str]:
+    """Return two texts about a comparison: sentences about what changed, and what only the earlier run has.
 
     Both are empty without another run.
     """
     if not known.other:
-        return "", ""
+        return [], ""
     names = known.run, known.other
     changed = components.change(known.verdict, names, queries.changes(con, Selection()))
     return changed, components.list_unlogged(known.verdict, names)
 
 
 def _make_elements_below(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
-    """Return the elements below the chart. Only the timeline has elements there: the table of kernels."""
+    """Return the elements below the chart: the table of kernels, or a text about solvers that no log names."""
+    if chosen.view == "weights" and (told := components.say_where_w_is_from(*queries.find_unnamed_weights(con))):
+        return [html.p(told, class_="remark")]
     if chosen.view != "timeline":
         return []
     total, per_step = queries.kernels_us(con)
@@ -185,10 +187,15 @@ def answer_chart(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
             if not page.final and chosen.view != "timeline":  # The analyzers still change its times.
                 return {}
             # The value webgl is True if the browser has WebGL.
-            style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
+            style = ChartStyle(theme_of(str(asked.get("theme"))), page.names, headed=False, mean=mean_step(page))
             return figure_of(con, chosen, style, webgl=bool(asked.get("webgl")))
     except LogparseError:
         return {}
+
+
+def mean_step(known: Known) -> str:
+    """Return the time of an average step as text, for the timeline. Empty if it is unknown."""
+    return known.verdict.time.mean if known.verdict.time is not None else ""
 
 
 def figure_of(

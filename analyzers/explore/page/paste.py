@@ -151,7 +151,7 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
     if verdict is None:
         return Paste("", "there is no override yet, because the analyzers are still running")
     if not isinstance(row["proposed"], str):
-        return Paste("", f"no override: {_none_proposed(row)}")
+        return Paste("", f"None: {_none_proposed(row)}")
     known = json.loads(row["proposed"])
     nouns = {"problem": problem_from_text(known["problem"]), "solution": Solution(**known["solution"])}
     return _write_override_line(Override(**{**known, **nouns}), [problem_from_text(x) for x in verdict.objects])
@@ -164,7 +164,11 @@ def _none_proposed(row: Row) -> str:
         return "nothing is measured"
     if row["aim_us"] < row["best_us"]:
         whose = f" ({row['then_is']})" if isinstance(row["then_is"], str) else ""
-        return f"no known solution takes the expected {duration(row['aim_us'])}{whose}, so recommend writes no override"
+        todo = f": “{row['action']}”" if isinstance(row["action"], str) else ""
+        return (
+            f"an override row can only select a solution that is timed, and the fastest takes "
+            f"{duration(row['best_us'])}. The expected {duration(row['aim_us'])}{whose} needs another change{todo}"
+        )
     if row["best"] == row["pick"]:
         return (
             "only the solution that the job runs is timed"

@@ -70,8 +70,9 @@ def _rows(
 ) -> tuple[pd.DataFrame, int, queries.Order]:
     """Return rows of the web page's table, the number of all rows, and their order if the user chose none."""
     page = pages.of(chosen)
-    default = queries.order_of(chosen.view, compared=bool(page.other), empty=page.empty)
     with page.cursor() as con:
+        empty = page.empty | queries.find_zero_columns(con)
+        default = queries.order_of(chosen.view, compared=bool(page.other), empty=empty)
         found = queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters, default=default)
         return *found, default
 
@@ -107,7 +108,7 @@ def csv(frame: pd.DataFrame) -> str:
 
     A text that a spreadsheet would run as a formula gets a leading quote.
     """
-    out = frame.drop(columns=["id", "aim_us"], errors="ignore").rename(columns=dict(queries.TABLE))
+    out = frame.drop(columns=["id", "aim_us", "at_least"], errors="ignore").rename(columns=dict(queries.TABLE))
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]):
             cells = (("'" * (x[:1] in "=+-@\t\r") + make_printable(x)) if isinstance(x, str) else x for x in out[name])

@@ -20,7 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.compare.diff import CHANGED, diff
-from analyzers.compare.render import compare, diff_answer, diff_lines, diff_table, exit_code, worth_of_changes
+from analyzers.compare.render import (
+    compare,
+    count_proposed,
+    diff_answer,
+    diff_lines,
+    diff_table,
+    exit_code,
+    say_proposed,
+    worth_of_changes,
+)
 from analyzers.compare.timings import NEAREST, times_of_run, timings
 from analyzers.compare.upgrade import PlannedRow, upgrade_plan
 from analyzers.evidence.tables import Settings, Tables
@@ -197,6 +206,13 @@ def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path
     assert "The new kernels are expected to cost 35 ms" in "\n".join(diff_lines(back, worth))
 
 
+def test_proposed_picks_are_said_in_words() -> None:
+    proposed = "that `logparse recommend` proposed for run a"
+    assert say_proposed(4, 4, "a") == f"all 4 changed picks are the solutions {proposed}"
+    assert say_proposed(1, 1, "a") == f"the changed pick is the solution {proposed}"
+    assert say_proposed(2, 4, "a") == f"2 of 4 changed picks are solutions {proposed}"
+
+
 def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_path: Path) -> None:
     """``diff`` counts the changed picks that ``recommend`` proposed, if the store still holds its findings."""
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
@@ -204,7 +220,7 @@ def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_pat
     text = log.read_text(encoding="utf-8").replace("index 91033", "index 91077").replace("index 91104", "index 91105")
     (tmp_path / "rank0_4300.log").write_text(text, encoding="utf-8")
     ingest([str(tmp_path / "rank0_4300.log")], store, run="after")
-    told = "1 of 2 changed picks is one that `logparse recommend` proposed for run before"
+    told = "1 of 2 changed picks is a solution that `logparse recommend` proposed for run before"
 
     def lines(a: str = "before", b: str = "after") -> list[str]:
         found, _, worth = compare(a, b, store.url)
@@ -214,6 +230,8 @@ def test_changed_picks_that_recommend_proposed_are_counted(store: Store, tmp_pat
     advise(store, Settings(), "before")
     assert lines()[1] == told
     assert not any("proposed" in x for x in lines("after", "before")), "nothing was proposed for the run after"
+    turned, _, _ = compare("after", "before", store.url)
+    assert count_proposed(turned, store, earlier="b") == 1, "the same count if the comparison is turned around"
     found, _, _ = compare("before", "after", store.url)
     other_build = replace(found, builds=("hipblaslt",))
     assert worth_of_changes(other_build, store, store).proposed == 0, "a number may mean another kernel there"

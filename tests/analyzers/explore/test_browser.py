@@ -754,6 +754,9 @@ def test_reports_open_offline_and_are_the_page(seen: Visit, reports: dict[str, P
 
     page.goto(reports["beside"].as_uri())
     page.wait_for_selector(rows)
+    page.wait_for_selector("nav .here:has-text('Compare')")
+    page.click("nav a:has-text('Overview')")
+    page.wait_for_selector("nav .here:has-text('Overview')")
     assert f"later {PLANTED} of {PLANTED}" in page.inner_text("header .store")
     asked = "{search: '?view=roofline&tflops=1..9&direction=W'}"
     tabs = page.evaluate(f"logparseReport.answer('surroundings', {asked}).then(x => x.tabs.map(y => y[1].href))")
@@ -848,6 +851,10 @@ def test_columns_are_chosen_by_set_and_one_by_one(seen: Visit, demo: Served) -> 
     page.wait_for_selector(head.format("action"))
     show(page, f"{demo.url}?view=roofline")
     page.wait_for_selector(head.format("efficiency"))
+    show(page, f"{demo.url}?view=weights")
+    page.wait_for_selector("#table tbody [data-column=w_us]:has-text('≥ ')")
+    page.wait_for_selector("#table tbody [data-column=beyond_us]:has-text('≈ ')")
+    assert "does not name the solver" in page.inner_text("#after")
     seen.clean()
 
 

@@ -65,7 +65,7 @@ def test_only_proposed_kernels_have_a_row_to_copy(told: pd.Series) -> None:
     made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (
         "",
-        "no override: the best known time is not a proven gain, so recommend writes no override",
+        "None: the best known time is not a proven gain, so recommend writes no override",
     )
     assert advice(told, HERE).override.note == "there is no override yet, because the analyzers are still running"
 
@@ -96,7 +96,7 @@ def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     told["proposed"] = None
     made = advice(told, {}, PageVerdict())
     assert "there is nothing to compare it with" in made.sentence
-    assert made.override.note == "no override: only the solution that the job runs is timed"
+    assert made.override.note == "None: only the solution that the job runs is timed"
     told["basis"] = "incomparable"  # the same index in another build is another solution
     assert "The library's pick is not timed" in advice(told, {}, PageVerdict()).sentence
 

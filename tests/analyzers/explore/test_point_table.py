@@ -410,3 +410,24 @@ def test_top_mixes_no_devices(store: Store) -> None:
         record(store, known, run="all", name=f"{arch}.csv", format="table")
     [row] = top(store, run="all").to_dict("records")
     assert row["pick_us"] == 2 * row["best_us"]
+
+
+def test_a_time_is_a_lower_bound_if_no_log_names_the_solver(store: Store) -> None:
+    """The best time of a find-db is shown as at least that long, unless a log names the solver of the call."""
+    named, unnamed = replace(W, k=512), W
+    called = Call(problem=named, category="miopen", solution=solution_from_text("miopen:GemmWrwUniversal"))
+    times = [make_time(x, "miopen:GemmWrwUniversal", 500.0) for x in (named, unnamed)]
+    store_records(store, "r", called, Call(problem=unnamed, category="miopen"), *times)
+    rows = store_points(store, "r").set_index("problem")
+    assert rows["time_us"].tolist() == [500.0, 500.0]
+    assert bool(rows.at[unnamed.text, "at_least"])
+    assert not bool(rows.at[named.text, "at_least"])
+
+
+def test_an_order_by_savings_of_zero_is_not_claimed(example_points: pd.DataFrame) -> None:
+    """If no problem has a saving, the table is sorted by time, and says so."""
+    with queries.open_points(example_points.assign(saving_us=0.0)) as con:
+        empty = queries.empty_columns(con) | queries.find_zero_columns(con)
+    assert queries.order_of("overview", compared=False, empty=empty).first == "the most time"
+    with queries.open_points(example_points.assign(saving_us=1.0)) as con:
+        assert "saving_us" not in queries.find_zero_columns(con)

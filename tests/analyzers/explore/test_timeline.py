@@ -53,9 +53,17 @@ def test_a_step_is_works_and_gaps_that_fill_it(traced: Store) -> None:
 
 def test_when_the_host_launched_the_work_is_said() -> None:
     """A host that runs ahead of the GPU only waits in the shown step. The sentence says when it launched the work."""
-    said = one_step._say_launched(np.array([1_000.0, np.nan, 16_900.0]), 35_400.0)
-    assert said == "The host launched this work within 15.9 ms, beginning 34.4 ms before the first kernel."
-    assert one_step._say_launched(np.array([np.nan]), 0.0) == ""
+    asked = np.array([1_000.0, np.nan, 16_900.0])
+    said = one_step._say_launched(asked, 35_400.0, only_waits=True)
+    assert said == (
+        "The host runs ahead: it launched this step's work in 15.9 ms, beginning 34.4 ms before the step's first "
+        "kernel, and only waits in the time shown here."
+    )
+    plain = "The host launched this work within 15.9 ms, beginning 34.4 ms before the first kernel."
+    assert one_step._say_launched(asked, 35_400.0, only_waits=False) == plain
+    late = one_step._say_launched(asked, 9_000.0, only_waits=True)
+    assert late.startswith("The host launched this work within"), "some of it was launched in the time shown"
+    assert one_step._say_launched(np.array([np.nan]), 0.0, only_waits=True) == ""
 
 
 def test_the_reason_of_a_gap_is_the_first_that_fits() -> None:

@@ -139,12 +139,71 @@ def test_the_bar_says_that_hatched_savings_are_measured() -> None:
 def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
     names = ("problems", "both_picks", "picked", "repicked", "faster", "slower", "called", "here_us", "there_us")
     totals = pd.Series(dict.fromkeys(names, 0))
-    for calls, head in (
-        ((("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1)), "b logs no convolutions (a 697)"),
-        ((("conv", None, 5, 0, 1),), "a logs no convolutions (b 5)"),
+    for calls, logged, again in (
+        (
+            (("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1)),
+            "Run a logged 697 calls of convolutions in 1 process and 244 calls of GEMMs in 2 processes; run b logged "
+            "no convolutions and 122 calls of GEMMs in 1 process.",
+            "run b",
+        ),
+        (
+            (("conv", None, 5, 0, 1),),
+            "Run a logged no convolutions; run b logged 5 calls of convolutions in 1 process.",
+            "run a",
+        ),
+        (
+            (("gemm", 7, 5, 1, 1),),
+            "Run a logged 7 calls of GEMMs in 1 process; run b logged 5 calls of GEMMs in 1 process.",
+            "both runs",
+        ),
     ):
         shown = components.change(PageVerdict(calls=calls), ("b", "a"), totals)
-        assert shown.endswith(f"; {head}"), "what changed and whether the job is faster come first"
-    assert "logged calls of GEMMs 244 in 2 processes → 122 in 1 process" in components.change(
-        PageVerdict(calls=(("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1))), ("b", "a"), totals
-    )
+        assert shown == [
+            "a → b: no pick is known in both runs",
+            "Whether the job got faster is not known, because the runs have no times that can be compared.",
+            "The two runs may not be the same work.",
+            f"{logged} To compare them, log {again} again in the same way.",
+        ]
+    traced = PageVerdict(calls=(("gemm", 244, 122, 0, 0),), beside=(("a step", 20.0, 40.0),))
+    assert components.change(traced, ("b", "a"), totals) == [
+        "a → b: a step 40 µs → 20 µs (−50.0%)",
+        "No pick is known in both runs.",
+        "Run a logged 244 calls of GEMMs; run b logged 122 calls of GEMMs.",
+    ], "other numbers of traced steps are no other work"
+
+
+def test_what_changed_is_said_before_what_is_left() -> None:
+    """The headline has the changed picks. Problems that are not judged are not hidden behind judged problems."""
+    counts = {"problems": 0, "both_picks": 4, "picked": 17, "repicked": 4}
+    proposed = "all 4 changed picks are the solutions that `logparse recommend` proposed for run a"
+    why = "no better solution is known for any of 17 measured problems"
+    known = PageVerdict(headline=f"nothing worth doing: {why}", proposed=proposed, changed=(("vanished", 44),))
+    changed = components.change(known, ("b", "a"), pd.Series(counts))
+    assert changed[0] == f"a → b: 4 of 17 picks changed; {proposed.replace('`', '')}"
+    amounts = {"calls": 9.0, "problems": 17, "total_us": 5.0, "untimed_calls": 0.0, "unit": "run", "saving_us": 0.0}
+    total = pd.Series({**amounts, "conditional_us": 0.0, "borrowed": ["bench.txt (run a)"]})
+    unlogged = components.list_unlogged(known, ("b", "a"))
+    shown = texts(components.verdict(known, total, "b", Selection(view="compare"), changed, unlogged))
+    assert "Nothing is left to do about what run b logged. No better solution is known" in shown
+    assert "The measured times are from bench.txt (run a)." in shown
+    assert "44 problems of a, which b did not log." in shown
+    assert shown.index("Whether the job got faster") < shown.index("Nothing is left")
+    assert ": Nothing" not in shown
+
+
+def test_runs_with_the_same_problems_are_offered_first() -> None:
+    links = texts(components.offer_comparisons(["old", "alike", "b", "new"], "b", Selection(), {"alike"}))
+    assert [links.index(x) for x in ("alike", "new", "old")] == sorted(links.index(x) for x in ("alike", "new", "old"))
+
+
+def test_times_of_unnamed_solvers_are_explained() -> None:
+    told = components.say_where_w_is_from(15, ["gfx942130.HIP.fdb.txt"])
+    assert "does not name the solver that it runs for 15 W problems" in told
+    assert "MIOpen's own table of timed solvers (find-db gfx942130.HIP.fdb.txt)" in told
+    assert components.say_where_w_is_from(0, []) == ""
+
+
+def test_the_mean_of_several_steps_is_said_beside_the_shown_step() -> None:
+    parts = (("GEMM", 10_000.0), ("idle", 8_800.0))
+    assert TimeSplit("A step (mean of 3)", parts, 3.0).mean == "mean of 3 steps: 18.8 ms"
+    assert TimeSplit("A step", parts).mean == ""

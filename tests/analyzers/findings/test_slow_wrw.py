@@ -63,10 +63,12 @@ def test_remarks_mention_only_convolutions_of_the_run() -> None:
     }
     assert [x.message for x in found["F"] if x.problem is None] == []
     [remark] = [x.message for x in found["W"] if x.problem is None]
-    assert remark.startswith("1 of 1 backward-weight (W) problem that the run calls is slow beside the slower of")
-    assert "loses 4 ms in the run" in remark
+    assert remark.startswith("1 of 1 backward-weight (W) problem that the run calls is slow (slow: more than 3 × ")
+    assert "loses ≈ 4 ms in the run" in remark
     [remark] = [x.message for x in slow_wrw.find(planted(), Settings()) if x.problem is None]
-    assert remark.startswith("1 of 1 backward-weight (W) problem is slow beside the slower of forward (F) and")
+    assert remark.startswith(
+        "1 of 1 backward-weight (W) problem is slow (slow: more than 3 × the slower of F (forward) "
+    )
 
 
 def test_factor_and_floor_are_settings() -> None:
@@ -169,13 +171,17 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
     )
     (found,) = find_slow_gradients(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
     of_shipped_times = "a more cautious aim than the saving: W convolutions of similar size take 259 µs"
-    as_long = "3.5 times as long as the slower of F and B of its layer (B: 200 µs); a call can save the difference"
-    assert found.message.endswith(f"{as_long}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
+    as_long = (
+        "the best known solver of W, ConvHipImplicitGemmGroupWrwXdlops, takes 700 µs, 3.5 × as long as B (200 µs), the "
+        "slower of F and B. If a search finds a solver for W as fast as B, the run saves ≈ 4 ms"
+    )
+    assert found.message == f"{as_long}. On gfx942 with 80 CUs GemmWrw takes 90 µs"
     assert found.evidence.details[BESIDE] == of_shipped_times
     assert found.evidence.details[THEN] == "the time of its B"
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = find_slow_gradients(t)
-    assert (alone.advice, "on gfx942" in alone.message) == (slow_wrw.TUNE, False)
+    assert (alone.advice, "On gfx942" in alone.message) == (slow_wrw.TUNE, False)
+    assert alone.message.endswith("the run saves ≈ 4 ms" if alone.calls else "a call saves ≈ 500 µs")
 
 
 def test_a_device_without_a_known_number_of_cus_is_not_named() -> None:
@@ -262,7 +268,7 @@ def test_signs() -> None:
             ]
         )
     )
-    assert naive.message.endswith("; the naive solver is the fastest known solver")
+    assert naive.message.endswith(". The naive solver is the fastest known solver")
     [plain] = find_slow_gradients(make_pass_tables(100.0, 100.0, 1000.0))
     assert "naive" not in plain.message
 
@@ -288,11 +294,15 @@ def test_the_worst_is_named_by_calls_times_the_time_above_the_slower_of_f_and_b(
     ]
     calls = [work(often.text, 10), work(once.text, 1)]
     summary = slow_wrw.find(tables(measurements=rows, workload=calls, facts=MI300X), Settings())[0]
-    lost = f"of the layer: in the run they lose 4.8 ms, and {often.label} loses most: 4 ms; times of m, gfx942, 304 CUs"
+    lost = (
+        f"of the layer): in the run they lose ≈ 4.8 ms, and {often.label} loses most: ≈ 4 ms; times of m, gfx942, "
+        "304 CUs"
+    )
     assert summary.message.endswith(lost)
     uncounted = slow_wrw.find(tables(measurements=rows, facts=MI300X), Settings())[0]
     in_all = (
-        "of the layer: one call of each takes 1.4 ms in all, 1.2 ms more than that pass; times of m, gfx942, 304 CUs"
+        "of the layer): one call of each takes 1.4 ms in all, ≈ 1.2 ms more than the slower of F and B; times of m, "
+        "gfx942, 304 CUs"
     )
     assert uncounted.message.endswith(in_all), "no log counts the calls"
 
@@ -381,8 +391,11 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
     [found] = find_slow_gradients(make_trace_tables(700.0, device="AMD Instinct MI300X", cu_count="304"))
     assert (found.per_call_us, found.calls, found.saving_us) == (500.0, 4, 2000.0)
     assert found.evidence.shown["solution"] == "kernel:igemm_wrw"
-    as_long = "W takes 700 µs with igemm_wrw, 3.5 times as long as the slower of F and B of its layer (B: 200 µs)"
-    assert as_long in found.message, "the job's own time, not the best known one"
+    as_long = (
+        "W takes 700 µs with igemm_wrw, 3.5 × as long as B (200 µs), the slower of F and B. If W gets as fast as B, "
+        "the run saves ≈ 2 ms"
+    )
+    assert found.message == as_long, "the job's own time, not the best known one"
     assert found.advice is not None
     assert "MIOpen" in found.advice
     assert find_slow_gradients(make_trace_tables(590.0)) == []
