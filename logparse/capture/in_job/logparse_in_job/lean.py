@@ -80,7 +80,7 @@ class Counts:
     * ``forwards`` and ``steps``: by the inputs of the first call in a step, the number of calls, and the phase of the
       job. They hold calls with gradients, and steps of the optimizer.
     * ``keeping``: the classes of models (``id``) whose calls leave their inputs as they are. Only then the inputs are
-      read after the call.
+      read after the call. A class of ``torch.fx`` is never one of them.
     """
 
     __slots__ = ("__weakref__", "_counters", "forward", "forwards", "inputs", "keeping", "optimizer", "steps")
@@ -102,7 +102,7 @@ class Counts:
         return _remember(self.inputs, key, Inputs(calls.shapes)) if key is not None and calls.count == 1 else None
 
     def compare(self, module: Any, before: Any, after: Any) -> None:
-        """Remember whether a call has changed its inputs. ``before`` and ``after`` are what ``key_of`` returned."""
+        """Remember whether a call has changed its inputs. ``before`` and ``after`` are what ``read`` returned."""
         if before == after and type(before) is tuple:
             if len(self.keeping) >= _MOST_KEYS:
                 self.keeping.clear()
@@ -168,20 +168,21 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
     graph_module, tensor, parameter = torch.fx.GraphModule, torch.Tensor, torch.nn.Parameter
     containers = frozenset((tuple, list, dict))
 
-    def computes(module: Any) -> bool:
-        """Return True if nothing records, transforms or compiles the operators of this call, and a user calls it."""
-        return not (
+    def read(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """Return what the name of a call's inputs depends on. It is a text if the inputs must be read at the begin.
+
+        Returns None if the inputs must not be read: something records, transforms or compiles the operators of the
+        call.
+        """
+        if (
             flags[compiling]
             or is_tracing()
             or dispatch_modes()
             or transforms() is not None
             or backward_task() != -1
             or modes()
-            or issubclass(type(module), graph_module)
-        )
-
-    def key_of(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        """Return what the name of a call's inputs depends on. It is a text if the inputs must be read at the begin."""
+        ):
+            return None
         key: Any = ()
         try:
             for value in (*args, *kwargs.values()) if kwargs else args:
@@ -210,8 +211,8 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
                 mine["later"] = mine["whole"] = True
                 return True
             try:
-                if computes(module):
-                    key = key_of(args, kwargs)
+                if not issubclass(type(module), graph_module):
+                    key = read(args, kwargs)
                     if key in counts.inputs:
                         mine["key"] = key
                         mine["later"] = mine["whole"] = True
@@ -242,20 +243,19 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
         found: Optional[Inputs] = None
         try:
             counts: Optional[Counts] = mine["lean"]
-            if counts is not None and lean.on and computes(module):
+            if counts is not None and lean.on and (key := read(args, kwargs)) is not None:
                 calls: Calls = mine["calls"]
                 number, shapes = calls.count, calls.shapes
                 if mine["open"]:
                     calls.count, lean.latest = number + 1, calls
                     return
+                if known is not None:
+                    counts.compare(module, known, key)
+                    key = known
+                elif type(key) is str:
+                    counts.keeping.discard(id(type(module)))
                 grad = grad_enabled()
                 if not (number and grad):
-                    key = key_of(args, kwargs)
-                    if known is not None:
-                        counts.compare(module, known, key)
-                        key = known
-                    elif type(key) is str:
-                        counts.keeping.discard(id(type(module)))
                     found = counts.inputs.get(key)
                     shapes = "" if found is None else found.text
                 if grad:
