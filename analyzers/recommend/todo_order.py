@@ -71,7 +71,7 @@ def name_order(todo: Sequence[Todo]) -> str:
     =================================  =============================================================================
     """
     ranks = [SURENESS.index(x.sureness) for x in todo]
-    if len(set(ranks)) == 1 or ranks != sorted(ranks):
+    if len(set(ranks)) <= 1 or ranks != sorted(ranks):
         return "to do"
     known = [x for x in todo if x.gain is not None and x.unit == name_unit(todo)]
     less_sure = any(x.expected_us > known[0].possible_us for x in known)

@@ -16,6 +16,7 @@ from analyzers.overrides.lint import files_in
 from analyzers.recommend import documents, screen, verb
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.todo import gain
+from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verdict import verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
@@ -301,6 +302,10 @@ def test_a_long_title_is_cut_in_the_list_only(tmp_path: Path, monkeypatch: pytes
     assert max(map(len, print_screen(found, tmp_path))) <= screen.COLUMNS
     explained = " ".join(str(x).strip() for x in screen.explain_change(found, "search"))
     assert title in explained
+
+
+def test_an_empty_list_has_no_order() -> None:
+    assert name_order([]) == "to do"
 
 
 @pytest.mark.parametrize("case", ["gained", "everything", "trace"])
