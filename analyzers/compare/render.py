@@ -58,10 +58,7 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
         if apart is None and worth is not None and worth.saves_us:
             cost = worth.text(_later_run(found), found.a)
         unknown = "" if found.compared or not known else "Whether the job got faster is unknown: no time was compared. "
-        choice = (
-            f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}). "
-            f"{unknown}{cost}"
-        )
+        choice = f"another kernel ran for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}). {unknown}{cost}"
     elif picked > found.several:
         same = pluralize(picked - found.several, "other problem" if found.several else "problem")
         choice = f"the library chose the same kernels for all {same} whose choice both runs name"

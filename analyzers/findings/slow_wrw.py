@@ -281,8 +281,8 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
     return device_name(facts.get(source, {})) or source
 
 
-def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Return a text for each weight gradient of a convolution: how long similar ones take on the device.
+def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, float]:
+    """Return for each weight gradient of a convolution how long similar ones take on the device, µs.
 
     A convolution is left out if no such time is known.
     """
@@ -291,19 +291,28 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
         return {}
     found = best_times(tables, device).expect(problems, others=True)
     each = zip(problems, found.expected_us.tolist(), strict=True)
-    return {
-        text: f"a more cautious aim than the saving: W convolutions of similar size take {duration(us)}"
-        for text, us in each
-        if not math.isnan(us)
-    }
+    return {text: us for text, us in each if not math.isnan(us)}
+
+
+def _say_comparable(typical_us: float, gain: Gain, calls: int | None) -> str:
+    """Say how long similar convolutions take, and what is saved if this one gets as fast as they are.
+
+    ``gain``: the expected gain of a call. The saving is left out if it is not smaller.
+    """
+    similar = f"W convolutions of similar size take {duration(typical_us)}"
+    if not gain.then_us < typical_us < gain.now_us:
+        return similar
+    whose = "a call" if calls is None else "the run"
+    saved = duration((gain.now_us - typical_us) * (calls or 1))
+    return f"a more cautious aim: {similar}, and with such a time {whose} saves ≈ {saved}"
 
 
 def _report_slow_gradient(
-    row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
+    row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical_us: float | None, elsewhere: str | None
 ) -> Finding:
     """Report one slow weight gradient (W) of a convolution. The layer's other passes are F and B.
 
-    * ``typical``: a text with the time of comparable weight gradients.
+    * ``typical_us``: the time of comparable weight gradients.
     * ``elsewhere``: a text about a faster kernel on another device.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
@@ -337,7 +346,7 @@ def _report_slow_gradient(
             cu_count=known.get("cu_count"),
             details={"solution": row["solution"], RESTS_ON: _MATCHES, THEN: f"the time of its {which}"}
             | ({} if library == "kernel" else {NOW: "by the best known solver"})
-            | ({BESIDE: typical} if typical else {}),
+            | ({} if typical_us is None else {BESIDE: _say_comparable(typical_us, gain, count)}),
         ),
         remedy=Replay() if is_nvidia(known) else Search(),  # No tool of NVIDIA's searches.
         advice=TUNE_CUDNN if is_nvidia(known) else TUNE_ELSEWHERE if elsewhere else TUNE,

@@ -12,14 +12,14 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, divide_step, whole_of, whole_us
 from logparse.model import SURENESS, Gain
-from logparse.text import duration, join_times
+from logparse.text import duration, in_one_unit, join_times
 
 DATA = "data loading"
 _TWICE, _NO_TIME = "a host twice as fast", "an infinitely fast host"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
 _THEN = {
-    "host": "the host limits it: it needs {} to launch the work",
-    "kernels": "its kernels limit it: they take {}",
+    "host": "the host would limit it, which needs {} to launch the work",
+    "kernels": "its kernels would limit it, which take {}",
 }
 """Limit of a step without communication, with the time that it still takes."""
 
@@ -63,8 +63,8 @@ def describe_limit(found: Recommendation) -> str:
         saved = duration(now.now_us - free_us)
         if next_ := name_next_limit(found):
             # Else the user wonders why a step saves much less than the time of its communication.
-            then = _THEN.get(ceilings.next_limit, f"{next_} limits it to {{}}").format(duration(free_us))
-            freed = f". Then {then}, so hiding all communication saves only {saved}"
+            then = _THEN.get(ceilings.next_limit, f"{next_} would limit it to {{}}").format(duration(free_us))
+            freed = f". Without communication, {then}: hiding all of it saves only {saved}"
         else:
             said.append(f"without communication {one} would be {saved} shorter")
     how = "simulated"
@@ -82,20 +82,16 @@ def describe_limit(found: Recommendation) -> str:
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    return f"{'; '.join(said)}{freed} ({how}){again}{_tell_usual(usual, one)}"
+    as_traced = f"{'; '.join(said)}{freed} ({how}){again}"
+    return as_traced if usual is None else f"{_tell_usual(usual)}. As traced, {as_traced}"
 
 
-def _tell_usual(gain: Gain | None, one: str) -> str:
-    """Tell how long ``one`` (a step) usually takes without the profiler, and what an infinitely fast host then saves.
-
-    Empty if that is unknown.
-    """
-    if gain is None:
-        return ""
+def _tell_usual(gain: Gain) -> str:
+    """Tell what an infinitely fast host usually saves without the profiler, and of which time."""
+    (saved, now), unit = in_one_unit([gain.saving_us, gain.now_us])
     return (
-        ". The profiler usually halves the host's speed (measured with other jobs on H100 and H200). Without it, "
-        f"{one} takes ≈ {duration(gain.now_us)}, of which an infinitely fast host saves at most ≈ "
-        f"{duration(gain.saving_us)} ({gain.saving_us / gain.now_us:.0%})"
+        "without the profiler, which usually halves the host's speed (measured with other jobs on H100 and H200), "
+        f"an infinitely fast host saves at most ≈ {saved} of ≈ {now} {unit} ({gain.saving_us / gain.now_us:.0%})"
     )
 
 

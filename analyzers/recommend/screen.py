@@ -53,8 +53,8 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
-_CHECK = "check runs it with the changes, too (as run {}), proves that they are in use, and {}"
-_TIMES = {True: "compares the times", False: "compares no times"}
+_CHECK = "check runs it, too (run {}), and proves that the changes are in use{}"
+_TIMES = {True: ", with times", False: "; times: capture both runs with --trace 2"}
 """Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 

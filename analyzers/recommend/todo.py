@@ -220,7 +220,7 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
             out.append("unknown")
             continue
         saved, now, most = (next(left) if us is not None else None for us in each)
-        of = f" of {now}" if with_whole else ""
+        of = f" of {'≈ ' * (x.usual is not None)}{now}" if with_whole else ""
         out.append(f"{mark(x)}{saved}{'' if most is None else f' to {most}'}{of} {unit}")
     return out
 
@@ -256,7 +256,7 @@ def interval_text(todo: Todo) -> str:
     of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
     name = "95% interval" if of_action else "range"
     if least <= 0 and todo.doubt == UNCONFIRMED:
-        return f"from 0 (not confirmed) to {duration(most)} (noise of the times)"
+        return f"at most {duration(most)}, and 0 if a second test does not confirm it"
     return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
 
 
@@ -283,7 +283,9 @@ def kernels_text(todo: Todo) -> str:
 
 def granted(todo: Todo) -> str:
     """Write what an estimate takes for granted as text: ``assumes that 50% of the roofline is reached``."""
-    return f"assumes that {todo.rests_on}" if todo.rests_on else ""
+    host = "the host is twice as fast without the profiler" if todo.usual is not None and not todo.at_most else ""
+    taken = " and that ".join(filter(None, [todo.rests_on, host]))
+    return f"assumes that {taken}" if taken else ""
 
 
 def basis(todo: Todo) -> str:

@@ -168,7 +168,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     left = [x for x in todo if x is not first]
     # The limit of the step stands before the thing to do that shortens this very wait. Else it stands behind the saving
     # that the limit makes smaller, so that it does not look like the reason for something else.
-    following = f", then {x}" if (x := name_next_limit(found)) else ""
+    following = f" ({x} is the next one)" if (x := name_next_limit(found)) else ""
     begins = f"{limit} is the limit{following}; " if limit and _eases(first, found) else ""
     if shown is None:
         more = f"; {pluralize(len(left), 'more thing')} to do" if left else ""
@@ -178,7 +178,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     told, more = bool(begins or not limit), f"; {pluralize(len(left), 'more thing')} to do" if left else ""
     if larger is not None:
         why = "" if told or not _eases(larger, found) else f"{limit} is the limit{following}"
-        because = f" ({why})" if why else ""
+        because = f": {why}" if why else ""
         more = f"; larger but less sure: {larger.title}, {expected_text(larger)}{because}"
         told = told or bool(why)
     more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""

@@ -95,7 +95,7 @@ def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:
     one, two = times_of_run(store, "a"), times_of_run(store, "b")
     assert diff(one, two).flips == (1, 2, None)
     assert diff_lines(diff(one, two))[0] == (
-        "a → b: the library chose another kernel for 1 of 2 problems (50%). Whether the job got faster is "
+        "a → b: another kernel ran for 1 of 2 problems (50%). Whether the job got faster is "
         "unknown: no time was compared. The cost of this change is unknown"
     )
     assert (

@@ -145,8 +145,10 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> list[str]:
     if picks and known.proposed:
         repicked += f"; {known.proposed.replace('`', '')}"
     first, *more = filter(None, (times, repicked))
-    unknown = "whether the job got faster is not known, because the runs have no times that can be compared"
-    said = [*more, *([] if times else [unknown]), *_say_logged_calls(known, names, traced=step is not None)]
+    if not times:
+        first += "; whether the job got faster is not known"
+        more.append("the runs have no times that can be compared")
+    said = [*more, *_say_logged_calls(known, names, traced=step is not None)]
     return [f"{there} → {here}: {first}", *map(sentence, said)]
 
 
@@ -245,7 +247,7 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
         made.append(
             html.p(
                 f"The kernels alone, timed in a benchmark: {_of_both_picks(totals)} at the calls of {here}. {file} has "
-                f"these times of both picks, for {which}. They are no times of the two runs."
+                f"these times of both picks, for {which}. The two runs themselves were not timed."
             )
         )
     apart = {"vanished": f"only in {there}", "new": f"only in {here}"}
@@ -748,7 +750,9 @@ def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
     ]
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
     said += ["confirm is optional, and needs the GPU"] if "confirm" in dict(commands) else []
-    said += ["check includes apply, and proves that the files are used"] if "check" in dict(commands) else []
+    if check := dict(commands).get("check"):
+        said.append("type apply or check: check runs JOB with the files, too, and proves that they are used")
+        said += [] if "--trace" in check else ["for times, capture both runs with --trace 2"]
     note = [html.p(f"{'; '.join(said)}.", class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
 

@@ -117,7 +117,10 @@ def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
     assert code.attributes["id"] == "lines-1", "Copy copies the text of this element"
     assert _join_texts(code) == "\n".join(line for _, line in lines)
     assert [x.attributes["data-label"] for x in code.children] == ["write", "check"]
-    assert note.children == "JOB is the command of the job; check includes apply, and proves that the files are used."
+    assert note.children == (
+        "JOB is the command of the job; type apply or check: check runs JOB with the files, too, and proves that they "
+        "are used; for times, capture both runs with --trace 2."
+    )
     assert "JOB" not in drawn(replace(CARD, commands=lines[:1]))
     assert "check runs" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
 
@@ -159,8 +162,8 @@ def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
     ):
         shown = components.change(PageVerdict(calls=calls), ("b", "a"), totals)
         assert shown == [
-            "a → b: no pick is known in both runs",
-            "Whether the job got faster is not known, because the runs have no times that can be compared.",
+            "a → b: no pick is known in both runs; whether the job got faster is not known",
+            "The runs have no times that can be compared.",
             "The two runs may not be the same work.",
             f"{logged} To compare them, log {again} again in the same way.",
         ]
@@ -179,7 +182,9 @@ def test_what_changed_is_said_before_what_is_left() -> None:
     why = "no better solution is known for any of 17 measured problems"
     known = PageVerdict(headline=f"nothing worth doing: {why}", proposed=proposed, changed=(("vanished", 44),))
     changed = components.change(known, ("b", "a"), pd.Series(counts))
-    assert changed[0] == f"a → b: 4 of 17 picks changed; {proposed.replace('`', '')}"
+    assert changed[0] == (
+        f"a → b: 4 of 17 picks changed; {proposed.replace('`', '')}; whether the job got faster is not known"
+    )
     amounts = {"calls": 9.0, "problems": 17, "total_us": 5.0, "untimed_calls": 0.0, "unit": "run", "saving_us": 0.0}
     total = pd.Series({**amounts, "conditional_us": 0.0, "borrowed": ["bench.txt (run a)"]})
     unlogged = components.list_unlogged(known, ("b", "a"))
@@ -187,7 +192,7 @@ def test_what_changed_is_said_before_what_is_left() -> None:
     assert "Nothing is left to do about what run b logged. No better solution is known" in shown
     assert "The measured times are from bench.txt (run a)." in shown
     assert "44 problems of a, which b did not log." in shown
-    assert shown.index("Whether the job got faster") < shown.index("Nothing is left")
+    assert shown.index("whether the job got faster") < shown.index("Nothing is left")
     assert ": Nothing" not in shown
 
 

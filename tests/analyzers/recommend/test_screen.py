@@ -214,7 +214,7 @@ def test_nothing_essential_is_cut() -> None:
     found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
     lines = screen.screen(found, screen.Written(Path("overrides")))
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert "less sure: relieve the host (CPU), up to 230 µs (the host is the limit)" in " ".join(
+    assert "less sure: relieve the host (CPU), up to 230 µs: the host is the limit" in " ".join(
         " ".join(lines[:3]).split()
     ), "the headline's end"
     assert not any(x.endswith("…") for x in lines), "what to change has lines of its own"
