@@ -63,12 +63,12 @@ def is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 def name_order(todo: Sequence[Todo]) -> str:
     """Return a heading for the list of things to do, which names its order:
 
-    =================================  =============================================================================
-    ``to do``                          all are equally sure, or a small or unsure saving stands behind others
-    ``to do, measured first``          measured savings stand before estimates, and estimates before upper bounds
-    ``to do, estimates first``         estimates stand before upper bounds
-    ``measured first, not the largest``  the same, and a later one saves more than the first
-    =================================  =============================================================================
+    ===================================  ===========================================================================
+    ``to do``                            all are equally sure, or a small or unsure saving stands behind others
+    ``to do, measured first``            measured savings stand before estimates, and estimates before upper bounds
+    ``to do, estimates first``           estimates stand before upper bounds
+    ``measured first, not the largest``  the same order, and a later one saves more than the first
+    ===================================  ===========================================================================
     """
     ranks = [SURENESS.index(x.sureness) for x in todo]
     if len(set(ranks)) <= 1 or ranks != sorted(ranks):

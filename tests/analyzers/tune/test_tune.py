@@ -401,6 +401,19 @@ def test_a_change_without_visible_effect_is_not_tried(
     assert applied(tmp_path) == {"CHOSEN": (), "ALONE": ()}
 
 
+def test_a_change_that_could_not_be_tried_is_proposed_but_not_proved(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """A change of the program pays by the times of its kernels alone, and the trial in the job gave no result."""
+    before = job("before", Kind(8, 100, 6, 100, wall=steady(110)), ratios={"torch:layout=NHWC,stored": 0.5})
+    planted(monkeypatch, before, before)
+    said: list[str] = []
+    assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
+    head, verdict_line, *_ = screen_of(said)
+    assert head == "tune: nothing was proved in your job"
+    assert verdict_line.startswith("  use channels_last: ")
+
+
 def test_final_proposals_are_for_the_job_with_the_kept_change(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
