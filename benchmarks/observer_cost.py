@@ -2,6 +2,7 @@
 
     python benchmarks/observer_cost.py                 # on the GPU, if there is one
     python benchmarks/observer_cost.py --device cpu
+    python benchmarks/observer_cost.py --against OLD   # OLD: a checkout of another version; the two take turns
 
 The observer is the code of logparse that runs inside a user's job. A call with it and a call without it take turns in
 one process, in the order ABBA. Two processes would have other memory layouts, and then equal programs differ by more
@@ -55,6 +56,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent / "job_programs"))
 
+ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001, "running_share": 0.001}
 """Largest allowed costs: µs per call of the model, µs per module within it, and fraction of a step of 30 ms."""
 INNER, STEP_US = 150, 30e3
@@ -260,18 +262,29 @@ def _time_calls(module: Any, x: Any, count: int) -> float:
     return 1e6 * (time.perf_counter() - began) / count
 
 
-def observed(device: str, folder: str, of_calls: bool = True) -> tuple[dict[str, float], dict[str, float]]:
-    """Start a process with the observer, which measures what the observer adds to each kind of call.
+_ENVIRON = "import json, os; from logparse.capture import with_overrides as w; " + (
+    "print(json.dumps(dict(w.with_torch(os.environ, w.UNITS_FILE))))"
+)
+
+
+def observed(
+    device: str, folder: str, of_calls: bool = True, tree: Path = ROOT
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Start a process with the observer of a checkout, which measures what the observer adds to each kind of call.
 
     Returns two mappings in µs: the additional times, and the times without the observer.
     """
-    from logparse.capture import with_overrides
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(tree), os.environ.get("PYTHONPATH")]))}
 
-    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    def printed(words: Sequence[str], environ: Mapping[str, str]) -> Any:
+        done = subprocess.run(words, env=environ, cwd=tree, stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    environ = printed([sys.executable, "-c", _ENVIRON], here)
     environ |= {"LOGPARSE_TRACE_DIR": folder, "LOGPARSE_TRACE_UNITS": "2", "JOB_SMOKE": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--child", "--device", device, *([] if of_calls else ["--steps"])]
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
-    more, typical = json.loads(done.stdout.splitlines()[-1])
+    script = str(tree / "benchmarks" / "observer_cost.py")
+    command = [sys.executable, script, "--child", "--device", device, *([] if of_calls else ["--steps"])]
+    more, typical = printed(command, environ)
     return more, typical
 
 
@@ -315,6 +328,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, help="folder for the raw record (default: none is written)")
     parser.add_argument("--starts", type=int, default=STARTS, help="number of processes (default: %(default)s)")
     parser.add_argument("--steps", action="store_true", help="time only training steps, which takes half as long")
+    parser.add_argument("--against", type=Path, help="a checkout of another version, measured in turns with this one")
     options = parser.parse_args(words)
     if options.child:
         print(json.dumps(Programs(options.device).found(of_calls=not options.steps)))
@@ -324,21 +338,25 @@ def main(words: Sequence[str] | None = None) -> int:
     from gpu_driver import driver
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    modules, found = _inner_calls(), []
+    modules, found, against = _inner_calls(), [], []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.starts):
-            more, typical = observed(device, folder, of_calls=not options.steps)
+            more, typical = observed(device, folder, not options.steps)
             found.append(cost(more, typical, modules))
+            if options.against is not None:
+                against.append(cost(*observed(device, folder, not options.steps, options.against.resolve()), modules))
     result = {key: statistics.median(x[key] for x in found) for key in found[0]}
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     missed = False
     for key, value in result.items():
         limit, values = LIMITS.get(key), [x[key] for x in found]
         unsure = _half_width(values) if key in ("step_share", "running_share") else 0.0
-        against = f", goal at most {limit:g}: {_judge(value, unsure, limit)}" if limit else ""
+        goal = f", goal at most {limit:g}: {_judge(value, unsure, limit)}" if limit else ""
         missed = missed or (limit is not None and value - unsure > limit)
         between = f"(processes: {min(values):.4g} to {max(values):.4g})"
-        print(f"{name} torch {torch.__version__}: {key} {value:.4g} {between}{against}")
+        print(f"{name} torch {torch.__version__}: {key} {value:.4g} {between}{goal}")
+        if others := [x[key] for x in against]:
+            print(f"  {options.against}: {statistics.median(others):.4g} ({min(others):.4g} to {max(others):.4g})")
     if options.results:
         record: dict[str, Any] = {
             "device": name,
@@ -347,7 +365,7 @@ def main(words: Sequence[str] | None = None) -> int:
             "python": platform.python_version(),
         }
         record["date"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        record |= {"processes": found, "without_observer_us": typical}
+        record |= {"processes": found, "without_observer_us": typical} | ({"against": against} if against else {})
         when = record["date"][:16].replace(":", "")
         path = options.results / f"observer-cost-{name.replace(' ', '-')}-{when}.json"
         path.write_text(json.dumps(record) + "\n")
