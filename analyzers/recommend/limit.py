@@ -15,6 +15,8 @@ from logparse.model import SURENESS, Gain
 from logparse.text import duration, in_one_unit, join_times
 
 DATA = "data loading"
+_LITTLE = 0.1
+"""A saving below this fraction of the step (0 to 1) is called little."""
 _TWICE, _NO_TIME = "a host twice as fast", "an infinitely fast host"
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
 _THEN = {
@@ -89,9 +91,11 @@ def describe_limit(found: Recommendation) -> str:
 def _tell_usual(gain: Gain) -> str:
     """Tell what an infinitely fast host usually saves without the profiler, and of which time."""
     (saved, now), unit = in_one_unit([gain.saving_us, gain.now_us])
+    share = gain.saving_us / gain.now_us
+    little = "a faster host probably saves little: " if share < _LITTLE else ""
     return (
-        "without the profiler, which usually halves the host's speed (measured with other jobs on H100 and H200), "
-        f"an infinitely fast host saves at most ≈ {saved} of ≈ {now} {unit} ({gain.saving_us / gain.now_us:.0%})"
+        f"{little}without the profiler, an infinitely fast host saves ≈ {saved} of ≈ {now} {unit} ({share:.0%}). The "
+        "profiler usually halves the host's speed (measured with other jobs on H100 and H200)"
     )
 
 

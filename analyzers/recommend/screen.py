@@ -53,8 +53,8 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
-_CHECK = "check runs it, too (run {}), and proves that the changes are in use{}"
-_TIMES = {True: ", with times", False: "; times: capture both runs with --trace 2"}
+_CHECK = "apply runs it; check runs it as run {} and proves that the changes are in use{}"
+_TIMES = {True: ", with times", False: " (times need --trace 2 in both runs)"}
 """Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
@@ -116,7 +116,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     room = len(listed)
     # A command for a thing that is not listed would seem to belong to another one.
     commands = list(_list_commands(found, conclusion.todo[:room], written))
-    typed = _command_lines(commands, room, _tell_rest(conclusion, written, room))
+    typed = _command_lines(commands, room, _tell_rest(found, conclusion, written, room))
     spare = LINES - 1 - len(head) - len(typed) - sum(map(len, listed))
     ranked = [
         (x, block) for x, block in zip(conclusion.todo, listed, strict=False) if isinstance(x.remedy, UseRows | Search)
@@ -491,14 +491,17 @@ def _shorten_path(place: Path, base: Path, name: str) -> str:
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
 
 
-def _tell_rest(conclusion: Verdict, written: Written, room: int) -> str:
+def _tell_rest(found: Recommendation, conclusion: Verdict, written: Written, room: int) -> str:
     """Return what is not on the screen, and how it is shown. ``room`` is the number of things to do that are listed."""
     left = [f"{pluralize(len(conclusion.todo) - room, 'more thing')} to do"] if len(conclusion.todo) > room else []
     left += (
         [f"{len(conclusion.unseen):,} with too small an effect on the {conclusion.word}"] if conclusion.unseen else []
     )
-    report = [f"all: -v, or {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
-    about = "about each: --explain N" if len(conclusion.todo) > 1 else "about the first: --explain 1"
+    report = [f"all: {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
+    which = "N" if len(conclusion.todo) > 1 else "1"
+    about: str = command_line(written.store, "recommend", "--run", found.run, "--explain", which)
+    if len(about) > COLUMNS // 2:  # The line would be cut.
+        about = f"about each: --run {shell_word(found.run)} --explain {which}"
     return " · ".join([*left, about, *report])
 
 
@@ -545,7 +548,8 @@ def explain_change(found: Recommendation, which: str) -> list[str | Block]:
         if one in conclusion.unseen
         else []
     )
-    return [*todo_lines([one], conclusion, todo.index(one) + 1, whole=True), *small, *render.explain_todo(found, one)]
+    listed = todo_lines([one], conclusion, todo.index(one) + 1, whole=True)
+    return [f"run {make_printable(found.run)}", *listed, *small, *render.explain_todo(found, one)]
 
 
 def _names(todo: Todo) -> str:

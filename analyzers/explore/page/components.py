@@ -751,9 +751,9 @@ def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
     said += ["confirm is optional, and needs the GPU"] if "confirm" in dict(commands) else []
     if check := dict(commands).get("check"):
-        said.append("type apply or check: check runs JOB with the files, too, and proves that they are used")
-        said += [] if "--trace" in check else ["for times, capture both runs with --trace 2"]
-    note = [html.p(f"{'; '.join(said)}.", class_="note")] if said else []
+        said.append("apply runs JOB with the files; check runs it so, too, and proves that the files are used")
+        said += [] if "--trace" in check else ["times need capture --trace 2 for both runs"]
+    note = [html.p(" ".join(map(sentence, said)), class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
 
 

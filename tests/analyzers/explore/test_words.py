@@ -118,8 +118,8 @@ def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
     assert _join_texts(code) == "\n".join(line for _, line in lines)
     assert [x.attributes["data-label"] for x in code.children] == ["write", "check"]
     assert note.children == (
-        "JOB is the command of the job; type apply or check: check runs JOB with the files, too, and proves that they "
-        "are used; for times, capture both runs with --trace 2."
+        "JOB is the command of the job. Apply runs JOB with the files; check runs it so, too, and proves that the "
+        "files are used. Times need capture --trace 2 for both runs."
     )
     assert "JOB" not in drawn(replace(CARD, commands=lines[:1]))
     assert "check runs" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))

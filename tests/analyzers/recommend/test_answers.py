@@ -62,7 +62,7 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     assert [x.gained_us for x in two.todo] == pytest.approx([x.gained_us / 2 for x in one.todo])
     assert {x.unit for x in two.todo} == {"step"}
     assert "saves at most 3.5 of 16.2 ms (22%);" in two.limit
-    assert "an infinitely fast host saves at most ≈ 0.471 of ≈ 13.2 ms (4%). As traced, the host" in two.limit
+    assert "an infinitely fast host saves ≈ 0.471 of ≈ 13.2 ms (4%)." in two.limit
     [remark] = (x for x in half.remarks if x.analyzer == host_bound.NAME)
     assert "of 16.2 ms per step" in remark.message
 
@@ -182,7 +182,7 @@ def test_each_thing_to_do_is_on_the_screen(tmp_path: Path) -> None:
     assert [x[:3] for x in lines[:end] if x[:3] in (" 1 ", " 2 ", " 3 ")] == [" 1 ", " 2 ", " 3 "]
     # The first rows say how.
     assert any(x.startswith("     set the number of outputs (the vocabulary size) to 50,304") for x in lines)
-    assert "about each: --explain N" in lines[-1]
+    assert "--run before --explain N" in lines[-1]
     # The table of the report has 2.74 ms and more, and the list above it 0.962 ms.
     table = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     assert table in report(found, [])
@@ -244,8 +244,8 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
-        "without the profiler, which usually halves the host's speed (measured with other jobs on H100 and H200), an "
-        "infinitely fast host saves at most ≈ 80 of ≈ 400 µs (20%). As traced, the host limits a step; an infinitely "
+        "without the profiler, an infinitely fast host saves ≈ 80 of ≈ 400 µs (20%). The profiler usually halves the "
+        "host's speed (measured with other jobs on H100 and H200). As traced, the host limits a step; an infinitely "
         "fast host saves at most 180 of 500 µs (36%); 50 µs of idle time would remain (simulated)"
     )
     # One long gap, which no faster host shortens.

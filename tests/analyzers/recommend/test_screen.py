@@ -284,7 +284,7 @@ def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> 
         by_number = [x for x in screen.explain_change(found, str(number)) if isinstance(x, str)]
         by_name = [x for x in screen.explain_change(found, todo.name) if isinstance(x, str)]
         assert by_number == by_name
-        assert todo.title in by_number[1]
+        assert todo.title in by_number[2]
     with pytest.raises(
         UsageError, match="--explain nosuch: no proposed change has this number or name; choose from 1 "
     ):
