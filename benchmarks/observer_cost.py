@@ -262,9 +262,12 @@ def _time_calls(module: Any, x: Any, count: int) -> float:
     return 1e6 * (time.perf_counter() - began) / count
 
 
-_ENVIRON = "import json, os; from logparse.capture import with_overrides as w; " + (
-    "print(json.dumps(dict(w.with_torch(os.environ, w.UNITS_FILE))))"
-)
+_ENVIRON = """
+import json, os
+from logparse.capture import with_overrides
+print(json.dumps(dict(with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE))))
+"""
+"""Program that prints the environment of a job with the observer of the checkout in which it runs."""
 
 
 def observed(

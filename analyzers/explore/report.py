@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files as resources
 from pathlib import Path
@@ -31,19 +31,10 @@ from analyzers.evidence.joins import facts_by_source
 from analyzers.explore import queries, tries
 from analyzers.explore.charts.palette import DARK, KINDS, LIGHT
 from analyzers.explore.load.actions import verdict_of
-from analyzers.explore.load.analysis import Analysis, analyse, load_gpu_time
-from analyzers.explore.load.beside import (
-    calls,
-    changed,
-    compare_runs,
-    find_run_to_compare,
-    keep,
-    names,
-    proposed,
-    put_in_order,
-)
+from analyzers.explore.load.analysis import Analysis, analyse
+from analyzers.explore.load.beside import Beside, compare, find_run_to_compare, names, put_in_order
 from analyzers.explore.load.child import write_tables
-from analyzers.explore.load.job import Calls, PageVerdict
+from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page import parts
 from analyzers.explore.page.components import count
 from analyzers.explore.page.frame import ASSETS, frame
@@ -145,23 +136,19 @@ STAGES = ADVICE_STAGES + 1
 def _make_fitting_report(
     store: Store, analysis: Analysis, compared: tuple[Store, str] | None, folder: Path, top: int, limit: int
 ) -> Report:
-    others, other, called, time, states = None, ("", ""), "", None, dict[str, int]()
-    numbers: Sequence[Calls] = ()
-    advised = ""
+    beside, other, called = Beside(), ("", ""), ""
     if compared:
         there, other_run = compared
-        found = compare_runs(store, analysis.run, there, other_run)
-        others, time = keep(found, folder), load_gpu_time(there, other_run)
-        states, numbers, advised = changed(found), calls(found), proposed(found, there)
+        beside = compare(store, analysis.run, there, other_run, folder)
         other = names(store, analysis.run, there, other_run)
         called = other_run if there.url == store.url else f"{other_run} of {_name(there.url)}"
     with store.connect() as con:
         con.execute("set threads = 2")
         con.execute("attach ':memory:' as out_")
-        write_tables(con, "out_", analysis.run, analysis, others)
+        write_tables(con, "out_", analysis.run, analysis, beside.times)
         con.execute("use out_")
         known = _Run(
-            verdict=replace(verdict_of(analysis, store.url, time, states, numbers, store.runs()), proposed=advised),
+            verdict=verdict_of(analysis, store.url, beside, store.runs()),
             run=analysis.run,
             runs=[analysis.run],
             other=called,

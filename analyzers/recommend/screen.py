@@ -53,7 +53,11 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
-_CHECK = "apply runs it; check runs it as run {} and proves that the changes are in use{}"
+_CHECK = {
+    True: "apply runs it; check runs it as run {} and proves that the changes are in use{}",
+    False: "after apply, check runs it as run {} and proves that the changes are in use{}",
+}
+"""Effect of the commands on the job, if ``apply`` runs it (True) or changes its program (False)."""
 _TIMES = {True: ", with times", False: " (times need --trace 2 in both runs)"}
 """Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
@@ -476,7 +480,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if read or actions:
         optional = "; confirm is optional" if timed_again and applied else ""
         run, times = next_commands.name_next_run(written.runs), _TIMES[found.gpu_time is not None]
-        yield _Command("JOB", f"{_JOB}; {_CHECK.format(run, times)}{optional}", is_shell=False)
+        yield _Command("JOB", f"{_JOB}; {_CHECK[job != 'JOB'].format(run, times)}{optional}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

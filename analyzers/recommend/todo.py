@@ -11,7 +11,7 @@ per *unit*:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from analyzers.recommend.whole import LEAST
@@ -171,10 +171,14 @@ def gain(todo: Todo) -> str:
     * ``up to 18.5 of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
-    if todo.usual is not None:
-        is_small = todo.usual.saving_us < LEAST * todo.usual.now_us
-        return saving_texts([todo])[0] if todo.at_most or is_small else f"≈ {_arrow(todo.usual)}"
-    return _gain_as_traced(todo)
+    shown = todo.shown if todo.usual is None else todo.usual
+    if shown is None:
+        return "unknown"
+    if todo.usual is None and (todo.at_most or todo.assumes):
+        return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
+    nothing = todo.usual is not None and shown.saving_us < LEAST * shown.now_us
+    as_part = todo.at_most or todo.assumes or nothing or (todo.most_us is not None and todo.usual is None)
+    return saving_texts([todo])[0] if as_part else mark(todo) + _arrow(shown)
 
 
 def traced_text(todo: Todo) -> str:
@@ -182,20 +186,11 @@ def traced_text(todo: Todo) -> str:
 
     For example ``as traced 32.4 → 31.4 ms``. Empty if the two gains are the same, or if only one is known.
     """
-    if todo.usual is None or abs(todo.gained_us - todo.usual.saving_us) < LEAST * todo.usual.now_us:
+    usual, shown = todo.usual, todo.shown
+    if usual is None or shown is None or abs(todo.gained_us - usual.saving_us) < LEAST * usual.now_us:
         return ""
-    return f"as traced {_gain_as_traced(replace(todo, most_us=None)).removeprefix('≈ ')}"
-
-
-def _gain_as_traced(todo: Todo) -> str:
-    shown = todo.shown
-    if shown is None:
-        return "unknown"
-    if todo.most_us is not None:
-        return saving_texts([todo])[0]
-    if todo.at_most or todo.assumes:
-        return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
-    return mark(todo) + _arrow(shown)
+    bound = f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
+    return f"as traced {bound if todo.at_most else _arrow(shown)}"
 
 
 def _arrow(gain: Gain) -> str:
@@ -232,9 +227,10 @@ def mark(todo: Todo) -> str:
     """
     if todo.at_most:
         return "up to "
-    if todo.most_us is not None or todo.usual is not None:
-        return "≈ "
-    return "0 or " if todo.assumes else "≈ " if todo.sureness == "estimated" else ""
+    if todo.assumes:
+        return "0 or "
+    simulated = todo.most_us is not None or todo.usual is not None
+    return "≈ " if simulated or todo.sureness == "estimated" else ""
 
 
 def expected_text(todo: Todo) -> str:

@@ -23,6 +23,8 @@ from analyzers.recommend.whole import LEAST, Share, divide_step, whole_of, whole
 from logparse.model import SURENESS, UPPER_BOUND, Replay, Search, Sureness, UseRows
 from logparse.text import duration, pluralize, signed_percent
 
+NOTHING_WORTH_DOING = "nothing worth doing"
+"""The first words of a headline above an empty list."""
 _UNMARKED = "times are of {}; to see times of a step, state how many steps it has: `--steps N`"
 
 
@@ -160,7 +162,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     limit = name_limit(found)
     if not todo and unseen:
         why = f"{limit} is the limit; " if limit else ""
-        return f"{why}nothing worth doing: {unseen:,} with too small an effect on the {found.word}"
+        return f"{why}{NOTHING_WORTH_DOING}: {unseen:,} with too small an effect on the {found.word}"
     if not todo:
         return explain_empty_list(found)
     first = next((x for x in todo if x.gain is not None), todo[0])
@@ -168,7 +170,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     left = [x for x in todo if x is not first]
     # The limit of the step stands before the thing to do that shortens this very wait. Else it stands behind the saving
     # that the limit makes smaller, so that it does not look like the reason for something else.
-    following = f" ({x} is the next one)" if (x := name_next_limit(found)) else ""
+    following = f" (the next one: {x})" if (x := name_next_limit(found)) else ""
     begins = f"{limit} is the limit{following}; " if limit and _eases(first, found) else ""
     if shown is None:
         more = f"; {pluralize(len(left), 'more thing')} to do" if left else ""
@@ -182,7 +184,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
         more = f"; larger but less sure: {larger.title}, {expected_text(larger)}{because}"
         told = told or bool(why)
     more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""
-    in_trace = "in the trace " if first.most_us is not None else ""
+    in_trace = "in the trace " if first.most_us is not None or first.usual is not None else ""
     ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
     if traced := traced_text(first):
         ends = f"; {traced}" + ("" if told else f", where {limit} is the limit")
@@ -234,7 +236,7 @@ def explain_empty_list(found: Recommendation) -> str:
         return f"no verdict: {found.unlike}"
     if found.left_out:
         reasons = "; ".join(f"{count:,} {why}" for why, count in found.left_out.items())
-        return f"nothing worth doing: {reasons}"
+        return f"{NOTHING_WORTH_DOING}: {reasons}"
     if ceiling.share is None:
         if not (found.calls or found.counted or found.gpu_time):
             empty = "the run holds no calls and no times of matrix products or convolutions"
@@ -248,9 +250,8 @@ def explain_empty_list(found: Recommendation) -> str:
         one = f"{found.choices}, and " if found.choices else ""
         return f"no verdict: {one}nothing was timed with more than one kernel (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
-    text = (
-        f"nothing worth doing: no better solution is known for any of {pluralize(ceiling.problems, 'measured problem')}"
-    )
+    problems = pluralize(ceiling.problems, "measured problem")
+    text = f"{NOTHING_WORTH_DOING}: no better solution is known for any of {problems}"
     text += f"; {untimed:.1%} of calls untimed" if untimed >= 0.001 else ""
     # A run with slow convolutions looks finished if no log of it has convolutions.
     called = {text.split(" ", 1)[0] for text in found.calls}

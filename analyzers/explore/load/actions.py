@@ -7,12 +7,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from analyzers.actions import ACTIONS
 from analyzers.evidence.tables import Settings
-from analyzers.explore.load.job import Calls, Card, Command, PageVerdict, TimeSplit
+from analyzers.explore.load.job import Card, Command, PageVerdict, TimeSplit
 from analyzers.explore.plain_text import capitalize_first
 from analyzers.recommend import apply_script, next_commands
 from analyzers.recommend.apply_module import calls, has_lines
@@ -21,7 +20,7 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts
 from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import verdict
+from analyzers.recommend.verdict import NOTHING_WORTH_DOING, verdict
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Advise, ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.quoting import file_name
@@ -32,6 +31,7 @@ from logparse.text import pluralize
 if TYPE_CHECKING:
     from analyzers.actions import ActionResult
     from analyzers.explore.load.analysis import Analysis
+    from analyzers.explore.load.beside import Beside
     from analyzers.job.gpu_time import GpuTime
     from logparse.model import Finding
 
@@ -41,30 +41,31 @@ _TEXT_FILES = (".sh", ".md", ".json", ".py")
 def verdict_of(
     analysis: Analysis,
     store: str | None,
-    other: GpuTime | None = None,
-    changed: Mapping[str, int] = MappingProxyType({}),
-    calls: Sequence[Calls] = (),
+    other: Beside,
     runs: Sequence[str] = (),
+    alike: Sequence[str] = (),
 ) -> PageVerdict:
     """Collect what the web page and the report show about a run, except its table of GEMMs and convolutions.
 
     * ``store``: URL of the Parquet folder, for the command lines that the user is shown.
-    * ``other``: GPU time of the run with which this run is compared.
-    * ``changed``: how many GEMMs and convolutions became faster, slower and so on in the comparison.
-    * ``calls``: the number of calls of each kind in the other run and in this run, and of their processes.
+    * ``other``: the comparison with another run.
     * ``runs``: all stored runs. Commands for a new run use another name.
+    * ``alike``: runs that call the same GEMMs or convolutions (``beside.runs_alike``).
     """
     return PageVerdict(
         headline=analysis.headline,
+        nothing_left=analysis.headline.startswith(NOTHING_WORTH_DOING),
         lines=analysis.lines,
         shows=dict(analysis.shows),
         actions=tuple(cards(analysis.recommendation, store, runs)),
         order=name_order(verdict(analysis.recommendation).todo),
         time=time_split(analysis.recommendation),
-        beside=times_beside(analysis.recommendation.gpu_time, other),
+        beside=times_beside(analysis.recommendation.gpu_time, other.gpu_time),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),
-        changed=tuple(changed.items()),
-        calls=tuple(calls),
+        changed=tuple(other.changed.items()),
+        calls=tuple(other.calls),
+        proposed=other.proposed,
+        alike=tuple(alike),
     )
 
 

@@ -5,7 +5,8 @@ The user names the other run after ``--compare``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,37 @@ if TYPE_CHECKING:
 
     from analyzers.compare.diff import Diff
     from analyzers.explore.load.job import Calls
+    from analyzers.job.gpu_time import GpuTime
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The results of a comparison with another run, for the page and the report. Without that run, all are empty.
+
+    * ``times``: the file with the times of both runs (``keep``).
+    * ``gpu_time``: how the GPU spent its time in the traces of the other run.
+    * ``changed``: how many GEMMs and convolutions became faster, slower and so on.
+    * ``calls``: the number of calls of each kind in the other run and in this run, and of their processes.
+    * ``proposed``: a text about changed picks that ``recommend`` proposed for the other run.
+    """
+
+    times: Path | None = None
+    gpu_time: GpuTime | None = None
+    changed: Mapping[str, int] = field(default_factory=dict)
+    calls: Sequence[Calls] = ()
+    proposed: str = ""
+
+
+def compare(store: Store, run: str, other: Store, other_run: str, folder: Path) -> Beside:
+    """Compare a run with another one, and write the times of both into the folder.
+
+    Raises StoreError if a run does not exist.
+    """
+    from analyzers.explore.load.analysis import load_gpu_time
+
+    found = compare_runs(store, run, other, other_run)
+    times, gpu_time = keep(found, folder), load_gpu_time(other, other_run)
+    return Beside(times, gpu_time, changed(found), calls(found), proposed(found, other))
 
 
 def find_run_to_compare(word: str, store: Store) -> tuple[Store, str]:

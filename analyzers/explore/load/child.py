@@ -14,8 +14,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,17 +22,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
-from analyzers.explore.load.beside import (
-    calls,
-    changed,
-    compare_runs,
-    find_run_to_compare,
-    keep,
-    proposed,
-    put_in_order,
-    runs_alike,
-)
-from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Calls, Job
+from analyzers.explore.load.beside import Beside, compare, find_run_to_compare, put_in_order, runs_alike
+from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
 from logparse.lookup.ranking import run_with_most_to_save
@@ -273,29 +263,23 @@ def _judge(
     """
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
-    from analyzers.explore.load.analysis import analyse, load_gpu_time
+    from analyzers.explore.load.analysis import analyse
 
     store, folder = open_store(job.url), Path(job.folder)
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
-    others = time = None
-    states: dict[str, int] = {}
-    numbers: Sequence[Calls] = ()
-    advised = ""
+    beside = Beside()
     if known["other"]:  # The comparison runs first, before the findings fill the memory.
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
-        found = compare_runs(store, run, open_store(url), other)
-        others, time = keep(found, folder), load_gpu_time(open_store(url), other)
-        states, numbers, advised = changed(found), calls(found), proposed(found, open_store(url))
+        beside = compare(store, run, open_store(url), other, folder)
     analysis = analyse(store, run, settings)
     with contextlib.nullcontext(read) if read else _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
-        _database(con, folder / JUDGED, run, analysis, others, first)
+        _database(con, folder / JUDGED, run, analysis, beside.times, first)
         alike = runs_alike(con, run) if len(store.runs()) > 2 else []
-    verdict = verdict_of(analysis, job.url, time, states, numbers, store.runs())
-    replace(verdict, proposed=advised, alike=tuple(alike)).write(folder / "verdict.json")
+    verdict_of(analysis, job.url, beside, store.runs(), alike).write(folder / "verdict.json")
     yield VERDICT, ""
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)
 

@@ -135,6 +135,8 @@ class PageVerdict:
     calls: tuple[Calls, ...] = ()
     proposed: str = ""
     """Text about changed picks that ``recommend`` proposed for the other run (``beside.proposed``). May be empty."""
+    nothing_left: bool = False
+    """True if the headline says that nothing is worth doing, and why."""
     alike: tuple[str, ...] = ()
     """Runs that call the same GEMMs or convolutions (``beside.runs_alike``)."""
 
@@ -158,6 +160,7 @@ class PageVerdict:
             calls=tuple((kind, *numbers) for kind, *numbers in known["calls"]),
             proposed=known["proposed"],
             alike=tuple(known["alike"]),
+            nothing_left=known["nothing_left"],
         )
 
     def write(self, path: Path) -> None:

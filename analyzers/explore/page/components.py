@@ -282,7 +282,7 @@ def _noun(kind: str) -> str:
 
 
 def say_where_w_is_from(count: int, files: Sequence[str]) -> str:
-    """Say that the times of backward-weight passes (W) are not those of the job's own solvers. Empty without a pass.
+    """Say from which files the times of backward weights (W) come if no log names the job's solvers. Else empty.
 
     * ``count``: for how many passes no log names the solver.
     * ``files``: the find-dbs with their times.
@@ -528,9 +528,9 @@ def _say_what_is_left(known: PageVerdict, headline: str, run: str, unlogged: str
         return f"Left to do: {sentence(headline)}"
     about = f" about what run {make_printable(run)} logged" if unlogged else ""
     measured = f" The measured times are from {files}." if files else ""
-    nothing, _, why = headline.partition(": ")
-    if nothing.lower() != "nothing worth doing":
+    if not known.nothing_left:
         return f"Left to do{about}: {sentence(headline)}"
+    why = headline.partition(": ")[2]
     return f"Nothing is left to do{about}. {sentence(capitalize_first(why))}{measured}"
 
 

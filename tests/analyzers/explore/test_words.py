@@ -180,7 +180,9 @@ def test_what_changed_is_said_before_what_is_left() -> None:
     counts = {"problems": 0, "both_picks": 4, "picked": 17, "repicked": 4}
     proposed = "all 4 changed picks are the solutions that `logparse recommend` proposed for run a"
     why = "no better solution is known for any of 17 measured problems"
-    known = PageVerdict(headline=f"nothing worth doing: {why}", proposed=proposed, changed=(("vanished", 44),))
+    known = PageVerdict(
+        headline=f"nothing worth doing: {why}", nothing_left=True, proposed=proposed, changed=(("vanished", 44),)
+    )
     changed = components.change(known, ("b", "a"), pd.Series(counts))
     assert changed[0] == (
         f"a → b: 4 of 17 picks changed; {proposed.replace('`', '')}; whether the job got faster is not known"

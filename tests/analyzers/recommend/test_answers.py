@@ -120,7 +120,7 @@ def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) ->
     )
     # The limit is the reason for the first thing to do.
     assert conclusion.headline == (
-        "communication is the limit (the host is the next one); hide communication behind computation: ≈ 18.8 → "
+        "communication is the limit (the next one: the host); hide communication behind computation: ≈ 18.8 → "
         "15.9 ms a step (−15%), estimated; 1 more thing to do"
     )
     assert [x.name for x in conclusion.todo] == ["exposed-communication", "layout-transposes"]

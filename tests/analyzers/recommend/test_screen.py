@@ -357,6 +357,7 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     assert "padded_output" in [x.name for x in (conclusion.todo if shows else conclusion.unseen)]
     labels = [x[1] for line in lines if (x := re.match(r" *(?:for 1: )?(apply|check) ", line))]
     assert labels == ["apply", "check"] * shows
+    assert ("after apply, check runs it as run" in " ".join(" ".join(lines).split())) == shows, "apply runs no job"
     check = "\n".join(lines).partition(" check ")[2]
     assert ("--action padded_output" in check) == shows
     made = (tmp_path / "overrides/apply.py").read_text()

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -71,6 +71,22 @@ class Inputs:
     def __init__(self, text: str) -> None:
         self.text = text
         self.alone: Optional[Counter] = None
+
+
+class Known(NamedTuple):
+    """Knowledge of the functions in this module about a call, when they leave it to a full function.
+
+    * ``key``: what the name of the call's inputs depends on. The call's counter is remembered under it.
+    * ``text``: the text of the inputs. None if it is unknown.
+    * ``late``: True if the call is already over, and is only counted.
+    """
+
+    key: Any = None
+    text: Optional[str] = None
+    late: bool = False
+
+
+UNKNOWN = Known()
 
 
 class Counts:
@@ -227,7 +243,7 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
                 return False
             mine["inside"] = False
         try:
-            return full_begin(module, args, kwargs, key)
+            return full_begin(module, args, kwargs, Known(key))
         except RecursionError:  # Python's stack has no room for it
             return False
 
@@ -280,7 +296,7 @@ def functions(observer: Observer) -> Tuple[Callable[..., bool], Callable[..., No
         finally:
             mine["inside"] = False
         try:
-            if full_begin(module, args, kwargs, key, None if found is None else found.text, True):
+            if full_begin(module, args, kwargs, Known(key, None if found is None else found.text, late=True)):
                 full_end(module, None, mine["whole"])
         except RecursionError:
             return

@@ -32,7 +32,7 @@ from . import clock, dynamo, ordinary
 from .by_time import QUIET_S, has_gpu
 from .guard import Guard
 from .host_time import HostTime
-from .lean import Inputs, Lean, functions
+from .lean import UNKNOWN, Inputs, Known, Lean, functions
 from .profiler import is_busy
 from .record import Record
 from .sizes import sizes
@@ -52,7 +52,7 @@ _WORDS = {
 }
 _UNPLAIN = "ran under a tracer, a transform (such as vmap) or a dispatch mode (such as FlopCounterMode)"
 _MANY = 0.05
-"""Number of uncounted steps ÷ number of counted steps (0 to 1) from which a note tells the user of the former."""
+"""Least (number of uncounted steps) ÷ (number of counted steps), 0 to 1, of a job whose user gets a note about them."""
 _LEADERS = {"optimizer": "another optimizer", "forward": "another model"}
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
@@ -135,15 +135,7 @@ class Observer:
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
-    def begin(
-        self,
-        module: Any,
-        args: Tuple[Any, ...],
-        kwargs: Dict[str, Any],
-        key: Any = None,
-        text: Optional[str] = None,
-        late: bool = False,
-    ) -> bool:
+    def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], known: Known = UNKNOWN) -> bool:
         """Note that the job calls a model. Return True if logparse counts or times this call.
 
         If it does, ``ended`` or ``failed`` is called afterwards. The wrapper calls this method only for the outermost
@@ -154,11 +146,7 @@ class Observer:
         * logparse has stopped after an error of its own.
         * Python's stack has no room for our functions.
 
-        The last three arguments come from ``lean.py``:
-
-        * ``key``: the call's counter is remembered under it.
-        * ``text``: the text of the call's inputs, if it is known.
-        * ``late``: the call is already over, and is only counted.
+        ``known`` comes from ``lean.py``.
         """
         if sys.getprofile() is not None:
             self.lean.profiled = True
@@ -169,7 +157,7 @@ class Observer:
                 return False
             here = self.here
             here.inside, here.token = True, None
-            here.token = self.begin_module(module, args, kwargs, key, text, late)
+            here.token = self.begin_module(module, args, kwargs, known)
             return True
         except RecursionError:
             self.here.inside = False
@@ -208,16 +196,10 @@ class Observer:
         self.ended(module, None, whole=False)
 
     def _begin_module(
-        self,
-        module: Any,
-        args: Tuple[Any, ...],
-        kwargs: Dict[str, Any],
-        key: Any = None,
-        text: Optional[str] = None,
-        late: bool = False,
+        self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], known: Known
     ) -> Optional[_Token]:
         here, tracing = self.here, self.tracing
-        over = late or (self.traced and tracing.is_over_for("module"))
+        over = known.late or (self.traced and tracing.is_over_for("module"))
         if tracing.graphs.capturing or (not over and ordinary.is_capturing()):
             return None
         if ordinary.backward_task() != -1 or dynamo.is_part_of_graph(module):
@@ -235,13 +217,13 @@ class Observer:
         if self.trial is not None:
             self.trial.called(module, args, kwargs)
         if calls.count == 1 and not here.open:
-            calls.shapes = sizes(args, kwargs) if text is None else text
+            calls.shapes = sizes(args, kwargs) if known.text is None else known.text
         if here.open:
             return None
         grad = torch.is_grad_enabled()
         if not grad and calls.count > 1:
-            calls.set_aside(sizes(args, kwargs) if text is None else text)
-        inputs = here.lean.remember_inputs(key, calls) if here.lean is not None else None
+            calls.set_aside(sizes(args, kwargs) if known.text is None else known.text)
+        inputs = here.lean.remember_inputs(known.key, calls) if here.lean is not None else None
         if grad:
             return None, True, None
         if over:
