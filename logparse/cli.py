@@ -165,11 +165,25 @@ def capture(
 def run(
     command: opt.Job,
     overrides: Annotated[Path, opt.path("Folder that `logparse recommend` wrote.", "--with")] = Path("overrides"),
+    check: Annotated[
+        str | None,
+        option(
+            "Run without the files. The job then runs with its logs on, as a new run, and logparse verifies against "
+            "this run that the files are used; exit code 3 if not.",
+            "--check",
+        ),
+    ] = None,
+    store: opt.Store = None,
 ) -> Answer:
     """Run a job with the files and settings that `recommend` wrote; the exit code is the job's.
 
     Exit code 125: the job succeeded, but the files or settings were not applied.
     """
+    if check is not None:
+        from analyzers.tune.checked_run import run_and_check
+
+        say = lambda line: typer.echo(mark_as_message(line), err=True)  # noqa: E731
+        return run_and_check(command, overrides, check, open_named_store(store), say)
     from logparse.capture import with_overrides
 
     ran = with_overrides.run(command, overrides)

@@ -85,17 +85,17 @@ def describe_limit(found: Recommendation) -> str:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
     as_traced = f"{'; '.join(said)}{freed} ({how}){again}"
-    return as_traced if usual is None else f"{_tell_usual(usual)}. As traced, {as_traced}"
+    return as_traced if usual is None else f"{_tell_usual(usual)}. In the trace, {as_traced}"
 
 
 def _tell_usual(gain: Gain) -> str:
     """Tell what an infinitely fast host usually saves without the profiler, and of which time."""
     (saved, now), unit = in_one_unit([gain.saving_us, gain.now_us])
     share = gain.saving_us / gain.now_us
-    little = "a faster host probably saves little: " if share < _LITTLE else ""
     return (
-        f"{little}without the profiler, an infinitely fast host saves ≈ {saved} of ≈ {now} {unit} ({share:.0%}). The "
-        "profiler usually halves the host's speed (measured with other jobs on H100 and H200)"
+        f"a faster host{' probably helps little: it' * (share < _LITTLE)} saves at most ≈ {saved} of ≈ {now} {unit} "
+        f"({share:.0%}) without the profiler, which usually halves the host's speed (measured with other jobs on H100 "
+        "and H200)"
     )
 
 

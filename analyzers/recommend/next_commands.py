@@ -6,21 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
 
 from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
-from logparse.quoting import Shell
-from logparse.store import command_line
-
-
-def name_next_run(runs: Iterable[str]) -> str:
-    """Return a new name for the run that the user will make with the changes: ``after``, ``after2``, …
-
-    ``runs`` are the stored runs.
-    """
-    known = set(runs)
-    numbered = (f"after{n}" for n in count(2))
-    return next(x for x in chain(["after"], numbered) if x not in known)
+from logparse.quoting import Shell, shell_word
+from logparse.store import command_line, new_label
 
 
 def confirm(store: str | None, run: str) -> Shell:
@@ -28,29 +17,23 @@ def confirm(store: str | None, run: str) -> Shell:
     return command_line(store, "replay", "--run", run)
 
 
-def check(
-    store: str | None,
-    run: str,
-    runs: Iterable[str],
-    job: str,
-    files: str = "",
-    actions: Sequence[str] = (),
-    *,
-    traced: bool = False,
-) -> str:
-    """Return the command that runs the job with the changes, and compares the new run with the old one.
+def check_files(store: str | None, run: str, folder: str) -> str:
+    """Return the command that runs the job with override files, and verifies that its libraries use them.
+
+    * ``run``: the run without the files. ``folder``: the folder with the files, as a word of a shell command.
+    """
+    return f"{command_line(store, 'run')} --with {folder} --check {shell_word(run)} -- JOB"
+
+
+def check_actions(store: str | None, run: str, runs: Iterable[str], actions: Sequence[str]) -> str:
+    """Return the command that runs the changed program, and compares the new run with the old one.
 
     * ``run``: the run without the changes. ``runs``: all stored runs. The new run gets another name.
-    * ``traced``: True if the run has a trace. Then the new run gets one, too, and their times are compared.
-    * ``job``: the command of the job with the changes.
-    * ``files``: the folder with the override files that the job reads, as a word of a shell command. Empty without
-      such files. A check of override files needs no ``actions``, the names of changes to the job.
+    * ``actions``: the names of the changes.
     """
-    later = name_next_run(runs)
-    by_action = [] if files else [word for name in actions for word in ("--action", name)]
-    made = command_line(store, "capture", *(["--trace", "2"] if by_action or traced else []), "--run", later)
-    compared = command_line(store, "verify", run, later, *by_action)
-    return f"{made} -- {job} && {compared}{f' {files}' if files else ''}"
+    later, named = new_label("after", runs), [word for name in actions for word in ("--action", name)]
+    made = command_line(store, "capture", "--trace", "2", "--run", later)
+    return f"{made} -- JOB && {command_line(store, 'verify', run, later, *named)}"
 
 
 def ingest_found(store: str | None, run: str, folder: str, scripts: Iterable[str]) -> str:

@@ -53,12 +53,9 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
-_CHECK = {
-    True: "apply runs it; check runs it as run {} and proves that the changes are in use{}",
-    False: "after apply, check runs it as run {} and proves that the changes are in use{}",
-}
-"""Effect of the commands on the job, if ``apply`` runs it (True) or changes its program (False)."""
-_TIMES = {True: ", with times", False: " (times need --trace 2 in both runs)"}
+_CHECK_FILES = "check is apply with logs, once: it proves that the files are used, {}"
+_CHECK_ACTIONS = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"
+_TIMES = {True: "and compares the times", False: "but compares no times, because this run has no trace"}
 """Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
@@ -462,10 +459,11 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         tried = f"{command_line(None, 'try', *(name for _, name in untimed))} -- JOB"
         yield _Command("try", tried, numbers_of(x for x, _ in untimed))
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
-    if read or actions:
-        traced, files = found.gpu_time is not None, here if read else ""
-        check = next_commands.check(written.store, found.run, written.runs, job, files, actions, traced=traced)
-        yield _Command("check", check, tuple(sorted({*applied, *by_action})))
+    if read:
+        yield _Command("check", next_commands.check_files(written.store, found.run, here), applied)
+    elif actions:
+        check = next_commands.check_actions(written.store, found.run, written.runs, actions)
+        yield _Command("check", check, by_action)
     by_search = [x for x in todo if isinstance(x.remedy, Search)]
     searched = (found.findings[n - 1].problem for x in by_search for n in x.findings)
     wanted, scripts = names_of_scripts(searched), dict[str, str]()
@@ -478,9 +476,9 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if searches:
         yield _Command("search", "; ".join(searches), numbers_of(by_search))
     if read or actions:
+        check = _CHECK_FILES.format(_TIMES[found.gpu_time is not None]) if read else _CHECK_ACTIONS
         optional = "; confirm is optional" if timed_again and applied else ""
-        run, times = next_commands.name_next_run(written.runs), _TIMES[found.gpu_time is not None]
-        yield _Command("JOB", f"{_JOB}; {_CHECK[job != 'JOB'].format(run, times)}{optional}", is_shell=False)
+        yield _Command("JOB", f"{_JOB}; {check}{optional}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

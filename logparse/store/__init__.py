@@ -23,6 +23,6 @@ them); ``pending`` (the rows of parts); ``views``; ``digests``, ``columns``, ``s
 
 from __future__ import annotations
 
-from logparse.store.store import FRAMES, Store, command_line, open_store
+from logparse.store.store import FRAMES, Store, command_line, new_label, open_store
 
-__all__ = ["FRAMES", "Store", "command_line", "open_store"]
+__all__ = ["FRAMES", "Store", "command_line", "new_label", "open_store"]

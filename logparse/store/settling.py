@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain, count
 
 from logparse.libraries.miopen.find_db_choice import SETTLED_BY
-from logparse.store.store import command_line
+from logparse.store.store import command_line, new_label
 
 
 def settling(store: str | None, run: str, runs: Collection[str], verb: str = "recommend") -> tuple[str, str]:
@@ -16,7 +15,6 @@ def settling(store: str | None, run: str, runs: Collection[str], verb: str = "re
     * ``run``: the run whose solvers are unknown. ``runs``: all stored runs. The new run gets another name.
     * ``verb``: the command that answers.
     """
-    names = chain([f"{run}-solvers"], (f"{run}-solvers{n}" for n in count(2)))
-    name = next(x for x in names if x not in runs)
+    name = new_label(f"{run}-solvers", runs)
     capture = f"{SETTLED_BY} {command_line(store, 'capture', '--run', name)} -- JOB"
     return capture, str(command_line(store, verb, "--run", name))

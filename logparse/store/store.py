@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -564,6 +565,13 @@ def command_line(store: str | None, verb: str, *words: str) -> Shell:
     """
     default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
     return shell_line(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
+
+
+def new_label(label: str, runs: Iterable[str]) -> str:
+    """Return ``label``, or the first of ``label2``, ``label3``, … that is not the label of a stored run (``runs``)."""
+    known = set(runs)
+    numbered = (f"{label}{n}" for n in count(2))
+    return next(x for x in chain([label], numbered) if x not in known)
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:

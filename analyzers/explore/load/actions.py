@@ -140,10 +140,9 @@ def _list_commands(
         # ``settling`` gives commands that find out whether the condition holds. The last one is ``recommend``, which
         # writes rows if they save time.
         if todo.assumes:
-            return tuple(("settle", line) for line in settling(store, run, ()))
+            return tuple(("settle", line) for line in settling(store, run, runs))
         applied = f"{command_line(None, 'run', '--with', folder)} -- JOB"
-        traced, reads = found.gpu_time is not None, _writes_override_files(found)
-        checked = next_commands.check(store, run, runs, applied, folder, traced=traced) if reads else None
+        checked = next_commands.check_files(store, run, folder) if _writes_override_files(found) else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
         steps = (("confirm", confirmed), ("write", write), ("apply", applied), ("check", checked))
         return tuple((label, str(line)) for label, line in steps if line)

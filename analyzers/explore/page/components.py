@@ -750,9 +750,9 @@ def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
     ]
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
     said += ["confirm is optional, and needs the GPU"] if "confirm" in dict(commands) else []
-    if check := dict(commands).get("check"):
-        said.append("apply runs JOB with the files; check runs it so, too, and proves that the files are used")
-        said += [] if "--trace" in check else ["times need capture --trace 2 for both runs"]
+    if "check" in dict(commands):
+        said.append("check is apply with logs, once: it proves that the files are used")
+        said.append("it also compares the times if this run has a trace")
     note = [html.p(" ".join(map(sentence, said)), class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
 
