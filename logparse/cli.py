@@ -165,12 +165,12 @@ def capture(
 def run(
     command: opt.Job,
     overrides: Annotated[Path, opt.path("Folder that `logparse recommend` wrote.", "--with")] = Path("overrides"),
-    check: Annotated[
+    verified: Annotated[
         str | None,
         option(
-            "Run without the files. The job then runs with its logs on, as a new run, and logparse verifies against "
-            "this run that the files are used; exit code 3 if not.",
-            "--check",
+            "Label of a run without the files. The job is then logged as a new run, and compared with that run as "
+            "by `logparse verify`; exit code 3 if the files are not used.",
+            "--verify",
         ),
     ] = None,
     store: opt.Store = None,
@@ -179,11 +179,11 @@ def run(
 
     Exit code 125: the job succeeded, but the files or settings were not applied.
     """
-    if check is not None:
-        from analyzers.tune.checked_run import run_and_check
+    if verified is not None:
+        from analyzers.tune.verified_run import run_and_verify
 
         say = lambda line: typer.echo(mark_as_message(line), err=True)  # noqa: E731
-        return run_and_check(command, overrides, check, open_named_store(store), say)
+        return run_and_verify(command, overrides, verified, open_named_store(store), say)
     from logparse.capture import with_overrides
 
     ran = with_overrides.run(command, overrides)

@@ -32,8 +32,12 @@ from logparse.libraries.torch_profiler.gradients import BACKWARD_DATA, BACKWARD_
 from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import kind_of, layer_of
 
-STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
-"""Names of two facts that are stored about a trace: how many steps its profiler marked, and their wall time (µs)."""
+STEPS, STEPS_US, OPTIMIZER_STEPS = "profiler_steps", "profiler_steps_us", "optimizer_steps"
+"""Names of facts that are stored about a trace.
+
+They are the number of steps that the profiler marked, the wall time of these steps (µs), and the number of steps of
+optimizers in a trace without marked steps.
+"""
 UNTRACED_STEP_US = "untraced_step_us"
 """Name of a fact that is stored about a trace: the wall time of a step without the profiler (µs).
 
@@ -174,6 +178,7 @@ class GpuTime:
     * ``left_out``: texts about traced work that is in no sum.
     * ``gaps``: why the GPU was idle under the profiler.
     * ``unknown_idle``: a sentence that explains why the idle time is unknown.
+    * ``optimizer_steps``: how often an optimizer stepped, in traces without marked steps.
     """
 
     parts: tuple[Part, ...]
@@ -192,6 +197,7 @@ class GpuTime:
     left_out: tuple[str, ...] = ()
     gaps: Gaps | None = None
     unknown_idle: str = ""
+    optimizer_steps: int = 0
 
     @property
     def busy_share(self) -> float | None:
@@ -279,6 +285,7 @@ def _gpu_time(tables: Tables) -> GpuTime | None:
         left_out=(*(x.text for x in tables.left_out if x.kernels), *filter(None, [in_words(searches(tables))])),
         gaps=_gaps(facts),
         unknown_idle=unknown_idle(tables),
+        optimizer_steps=round(_sum(facts, OPTIMIZER_STEPS) or 0),
     )
 
 

@@ -22,7 +22,7 @@ def check_files(store: str | None, run: str, folder: str) -> str:
 
     * ``run``: the run without the files. ``folder``: the folder with the files, as a word of a shell command.
     """
-    return f"{command_line(store, 'run')} --with {folder} --check {shell_word(run)} -- JOB"
+    return f"{command_line(store, 'run')} --with {folder} --verify {shell_word(run)} -- JOB"
 
 
 def check_actions(store: str | None, run: str, runs: Iterable[str], actions: Sequence[str]) -> str:

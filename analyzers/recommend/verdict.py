@@ -25,7 +25,6 @@ from logparse.text import duration, pluralize, signed_percent
 
 NOTHING_WORTH_DOING = "nothing worth doing"
 """The first words of a headline above an empty list."""
-_UNMARKED = "times are of {}; to see times of a step, state how many steps it has: `--steps N`"
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,18 @@ def verdict(found: Recommendation) -> Verdict:
         word,
         left_out,
         whole_of(found),
-        _UNMARKED.format(whole_of(found)) if time is not None and not time.steps else "",
+        _hint_at_steps(found) if time is not None and not time.steps else "",
     )
+
+
+def _hint_at_steps(found: Recommendation) -> str:
+    """Tell the user of a trace without marked steps how to get times of a step."""
+    stepped = found.gpu_time.optimizer_steps if found.gpu_time is not None else 0
+    if not stepped:
+        return f"times are of {whole_of(found)}; to see times of a step, state how many steps it has: `--steps N`"
+    times = "once" if stepped == 1 else f"{stepped:,} times"
+    stated = f"for times of a step: `--steps {stepped}`"
+    return f"times are of {whole_of(found)}, in which an optimizer stepped {times}; {stated}"
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ _NAN = math.nan
 _NAMES = 4096
 """The maximum number of event names for which the reader remembers whether they mark a step or a batch."""
 _STEP = b'"ProfilerStep#'
+_OPTIMIZER = "Optimizer.step#"
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
 _ANNOTATION = "user_annotation"
@@ -238,12 +239,16 @@ class _Reader:
 
         * If a trace was merged from several processes, the steps of each process are counted.
         * If the profiler marks no steps, the steps of a serving engine (vLLM, SGLang) are counted, without a time.
+        * If there are no such steps either, the steps of optimizers are counted as another fact, because a program may
+          have several optimizers, or do several forward passes for each of their steps.
         """
         served = [] if self._steps else serving_steps(self._columns)
         for i, (start, end, _) in enumerate(served):
             self._add_step(("", str(i)), start, end - start)
         if not self._steps:
-            return []
+            named = (self._columns.names[x] for x in self._columns.annotation_name)
+            stepped = sum(x.startswith(_OPTIMIZER) for x in named)
+            return [Fact("optimizer_steps", str(stepped))] if stepped else []
         count, wall = Fact("profiler_steps", str(len(self._steps))), math.fsum(self._steps.values())
         cuts = np.array(self._columns.left_out, dtype=np.float64).reshape(-1, 2).T
         begin, end = self._columns.steps_begin or 0.0, self._columns.steps_end or 0.0

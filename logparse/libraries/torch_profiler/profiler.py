@@ -45,6 +45,7 @@ Facts:
 * ``called_from``: the places in the program that called a problem, if the trace has stacks (``places``, ``stacks``).
 * ``profiler_steps``: number of steps in the trace, if the job calls ``profiler.step()``.
 * ``profiler_steps_us``: wall time of the steps together.
+* ``optimizer_steps``: number of calls of an optimizer's ``step``, if no steps are marked.
 * ``untraced_step_us``: wall time of one step without the profiler (from ``logparse capture --trace``).  This time is
   useful because recording slows the host.
 * ``gpu_window_us``, ``gpu_busy_us`` and others: how much of the time the GPU worked (``busy``).

@@ -640,6 +640,28 @@ for _ in range(9): step()
 print(Event.asked)
 """
 )
+PROGRAMS["k_forks_before_the_device_has_done_its_steps"] = (
+    DEVICE
+    + """
+import os, signal, sys
+first, Event.query = os.getpid(), lambda self: False
+def __del__(self):  # CUDA ends a forked process that deletes an event of its parent
+    if os.getpid() != first: os.kill(os.getpid(), signal.SIGABRT)
+Event.__del__ = __del__
+"""
+    + NET
+    + TRAIN
+    + """
+for _ in range(5): step()
+child = os.fork()
+if not child:
+    torch.cuda.is_initialized = lambda: False
+    step()
+    sys.exit(0)
+print(os.waitpid(child, 0)[1])
+for _ in range(5): step()
+"""
+)
 PROGRAMS["g_rollouts_before_the_steps"] = (
     NET
     + TRAIN

@@ -412,6 +412,23 @@ def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
     assert ran.tried == ran.plain
 
 
+def test_a_gradient_that_crosses_the_steps_of_two_optimizers(run: Any) -> None:
+    """The job's gradient is computed as without a trial, if the trial repeats a call in the middle of its computation.
+
+    A GAN is such a job: its first optimizer steps before the gradient of the second one is computed.
+    """
+    ran = run(
+        "model.insert(1, torch.nn.BatchNorm2d(4))\ncritic = torch.nn.Linear(2, 1)\n"
+        "first = torch.optim.SGD(critic.parameters(), lr=1e-3)\nfor _ in range(150):\n    fake = model(images)\n"
+        "    critic(fake.detach()).square().sum().backward()\n    now[0] += took()\n    first.step()\n"
+        "    critic(fake).sum().backward()\n    optimizer.step(); optimizer.zero_grad(); first.zero_grad()\n"
+        "print(model[1].running_mean, model[1].running_mean._version)",
+        "channels_last",
+    )
+    assert ran.one.seen[0].ended == "decided", ran.one.seen[0].why
+    assert ran.tried.out == ran.plain.out
+
+
 def test_reading_the_state_before_backward_ends_the_trial(run: Any) -> None:
     """If the job reads its parameters between forward and backward pass, logparse stops trying a change in it."""
     # The change adds rows to a weight matrix. The rows cannot be removed at this moment, because the backward pass

@@ -135,6 +135,16 @@ def test_what_is_no_step_of_the_job() -> None:
     assert (found["profiler_steps"], found["profiler_steps_us"]) == ("2", "10.000"), "a step of each process, once"
 
 
+def test_steps_of_optimizers_are_counted_if_no_step_is_marked() -> None:
+    own = {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "pid": 1, "tid": 1, "dur": 5.0}
+    stepped = [{**own, "ts": float(ts)} for ts in (1, 10, 20)]
+    others = [{**own, "ts": 30.0, "name": "Optimizer.zero_grad#SGD.zero_grad"}, {**own, "cat": "gpu_user_annotation"}]
+    text = json.dumps({**CONTENT, "traceEvents": [*stepped, *others]})
+    assert facts(outcomes(FORMAT, text.encode()))["optimizer_steps"] == "3"
+    marked = json.dumps({**CONTENT, "traceEvents": [*stepped, {**own, "ts": 1.0, "name": "ProfilerStep#1"}]})
+    assert "optimizer_steps" not in facts(outcomes(FORMAT, marked.encode()))
+
+
 def test_operators_by_time_are_those_by_id() -> None:
     old = outcomes(FORMAT, SAMPLES / "traces" / "job_without_ids.trace.json.gz")
     own = [

@@ -6,6 +6,8 @@ A moment is an event on the GPU if the job uses a GPU, and otherwise a time of t
 from __future__ import annotations
 
 import collections
+import ctypes
+import weakref
 from typing import Any, Deque, Optional, Tuple
 
 import torch
@@ -19,6 +21,20 @@ _PENDING = 256
 """
 
 
+_events = weakref.WeakSet()  # type: weakref.WeakSet[Any]
+"""All events on the GPU that still exist."""
+
+
+def never_delete_events() -> None:
+    """Keep all events on the GPU until the process ends. Call this in a process that the job has just forked.
+
+    Such a process cannot use the GPU, and CUDA ends a process that deletes an event without it.
+    """
+    for event in list(_events):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
+    _events.clear()
+
+
 def now() -> Any:
     """Return the present moment, for ``us_between``. Returns None while a CUDA graph is captured.
 
@@ -29,6 +45,7 @@ def now() -> Any:
     if ordinary.is_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)
+    _events.add(event)
     # The host does not wait for the event.
     event.record()
     return event

@@ -463,7 +463,7 @@ def _as_it_was(module: Any) -> Iterator[None]:
     containers = [_Items(x) for one in module.modules() for x in (vars(one), *vars(one).values())]
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    buffers = [(x, x.detach().clone()) for x in module.buffers()]
+    buffers = [(x, x.detach().clone(), _version(x)) for x in module.buffers()]
     gradients = [(x, x.grad) for x in module.parameters()]
     try:
         yield
@@ -475,12 +475,33 @@ def _as_it_was(module: Any) -> Iterator[None]:
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
         with torch.no_grad():
-            for buffer, value in buffers:
+            for buffer, value, version in buffers:
                 buffer.copy_(value)
+                _set_version(buffer, version)
         for parameter, gradient in gradients:
             parameter.grad = gradient
         for items in containers:
             items.restore()
+
+
+def _version(tensor: Any) -> Optional[int]:
+    """Return how often a tensor was changed in place. None for a tensor of inference mode, which counts nothing."""
+    return None if tensor.is_inference() else int(tensor._version)
+
+
+def _set_version(tensor: Any, version: Optional[int]) -> None:
+    """Make autograd believe that a tensor was changed in place ``version`` times. Its values must be as they were then.
+
+    A job with two optimizers, such as a GAN, may still need the tensor for a gradient. Autograd refuses to compute that
+    gradient if the tensor was changed in between.
+    """
+    set_versions = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
+    if version is None or set_versions is None or tensor._version == version:
+        return
+    try:
+        set_versions((tensor,), (version,))
+    except TypeError:  # PyTorch before 2.7 takes one tensor.
+        set_versions(tensor, version)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Tests of ``logparse run --with FOLDER --check RUN``, which proves that a job uses its override files.
+"""Tests of ``logparse run --with FOLDER --verify RUN``, which proves that a job uses its override files.
 
 The machine is made up: a ``rocminfo`` that names a GPU, and a shell script as the job. The script writes the log that
 hipBLASLt would write with or without the tuning file.
@@ -82,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def check(folder: Path, job: str = OBEYS, before: str = "before") -> Done:
     text = job.replace("LOG", str(LOG)).replace("PICKED", PICKED).replace("TUNED", TUNED)
     text = text.replace(f"HIPBLASLT_{LOG}_FILE", "HIPBLASLT_LOG_FILE")
-    return run("run", "--with", str(folder), "--check", before, "--", "sh", "-c", text)
+    return run("run", "--with", str(folder), "--verify", before, "--", "sh", "-c", text)
 
 
 def labels() -> list[str]:
@@ -115,7 +115,7 @@ def test_on_another_machine_nothing_is_applied(folder: Path, capfd: pytest.Captu
 def test_the_jobs_own_exit_code(folder: Path) -> None:
     done = check(folder, "exit 7")
     assert done.returncode == 7
-    assert "not checked, because the job ended with exit code 7" in done.stderr
+    assert "not verified, because the job ended with exit code 7" in done.stderr
 
 
 def test_nothing_is_run_for_an_unknown_run_or_an_empty_folder(folder: Path, tmp_path: Path) -> None:

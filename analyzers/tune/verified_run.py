@@ -1,7 +1,6 @@
-"""Run a job with override files, log it as a new run, and verify that the files took effect (``logparse run --check``).
+"""Run a job with override files, log it as a new run, and verify that the files took effect (``run --verify``).
 
-D=overrides/gfx942-hipblaslt-3b3d59eb
-logparse run --with $D --check before -- python train.py
+An example is ``logparse run --with overrides --verify before -- python train.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _TRACED = "select 1 from kernels limit 1"
 
 
-def run_and_check(command: Sequence[str], overrides: Path, before: str, store: Store, say: Say) -> Answer:
+def run_and_verify(command: Sequence[str], overrides: Path, before: str, store: Store, say: Say) -> Answer:
     """Run the user's job with the files in the folder ``overrides``, and compare it with the run ``before``.
 
     The new run is stored as ``after``, ``after2``, and so on. It is traced if ``before`` was traced. Then the times of
@@ -42,7 +41,7 @@ def run_and_check(command: Sequence[str], overrides: Path, before: str, store: S
     before = store.latest_run(before)
     if not marks.files_of(overrides):
         raise InputError(
-            f"--check: {overrides} holds no override file that an apply.sh applies; `logparse verify --action` checks "
+            f"--verify: {overrides} holds no override file that an apply.sh applies; `logparse verify --action` checks "
             "a setting or a change of the program"
         )
     traced = bool(len(store.query(_TRACED, before)))
@@ -54,11 +53,11 @@ def run_and_check(command: Sequence[str], overrides: Path, before: str, store: S
     asked = marks.asked_of(overrides)
     code, _ = capture(words, how, lambda: store, say, run=after, environ=environ, asked=asked)
     if code:
-        return Answer([f"not checked, because the job ended with exit code {code}"], code=code, aside=True)
+        return Answer([f"not verified, because the job ended with exit code {code}"], code=code, aside=True)
     found = marks.read_marks(how.folder / marks.FOLDER)
     missing = marks.missing(asked, found, command)
     lines = [*([f"applied {found}"] if found else []), *found.notes, *missing]
     if after not in store.runs():
-        return Answer([*lines, "not checked, because the job wrote no logs"], code=marks.NOT_APPLIED, aside=True)
+        return Answer([*lines, "not verified, because the job wrote no logs"], code=marks.NOT_APPLIED, aside=True)
     proof = verify.answer(verify.verify_at(before, after, [str(overrides)], store.url), False)
     return replace(proof, text=[*lines, *proof.blocks], code=marks.NOT_APPLIED if missing else proof.code, aside=True)
