@@ -116,7 +116,7 @@ def module(
         more = choose_default_changes([x for x in left if x.action.kind == "program"], hidden, in_job, combination)
         held = {name for x in more for name in x.action.contains}
         default = (*(x for x in alone if x.action.name not in held), *more)
-    first = next((x for x in usable if x.action.name not in hidden), usable[0])
+    named = max((x for x in usable if x.action.name not in hidden), key=lambda x: x.saving_us, default=usable[0])
     helpers = dict.fromkeys(x for y in usable for x in y.application.helpers)
     values = {
         "alone": _repeat_line(Python("{}, "), [x.action.name for x in alone]),
@@ -134,7 +134,7 @@ def module(
         "helpers": join_code(_NOTHING, [fill_template(Python("\n@text@\n"), {"text": x}) for x in helpers]),
     }
     text = fill_template(Python(asset(_TEMPLATE)), values)
-    return Emission(NAME, text.data, _USE if default else fill_template(_NAMED, {"calls": shell_comment(calls(first))}))
+    return Emission(NAME, text.data, _USE if default else fill_template(_NAMED, {"calls": shell_comment(calls(named))}))
 
 
 def calls(result: ActionResult) -> str:
