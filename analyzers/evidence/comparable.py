@@ -29,7 +29,7 @@ all calls of a job are slow. Without a factor, the bounds of estimates from ship
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -246,18 +246,23 @@ class BestTimes:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The columns of a table of measured GEMMs or convolutions that differ only in their sizes, sorted by text."""
+    """The columns of a table of measured GEMMs or convolutions that differ only in their sizes, sorted by text.
+
+    ``calibration`` is shipped with the times. None means that it must be computed.
+    """
 
     at: Floats
     base_us: Floats
     time_us: Floats
     problems: Sequence[str]
     sources: Sequence[str]
+    calibration: Calibration | None = None
 
     @cached_property
     def measured(self) -> Comparable:
         rows = _pick_evenly(len(self.problems))
-        return Comparable(self.at[rows], self.base_us[rows], self.time_us[rows])
+        out = Comparable(self.at[rows], self.base_us[rows], self.time_us[rows])
+        return out if self.calibration is None else out.calibrated(self.calibration)
 
 
 _Parts: TypeAlias = Mapping[str, _Part]
@@ -266,21 +271,38 @@ _Parts: TypeAlias = Mapping[str, _Part]
 @cache
 def _shipped_parts(device: str, kind: str) -> _Parts:
     """Return the times that are shipped with logparse for a device. They are parsed only once per process."""
-    rows = expected_times.shipped(device)
-    return {} if rows is None else _parts(device, rows, kind)
+    rows, known = expected_times.shipped(device), expected_times.calibrations(device)
+    if rows is None:
+        return {}
+    # The shipped rows are sorted, and no problem occurs twice.
+    parts = _parts_of(device, _of_kind(rows, kind))
+    return {name: replace(part, calibration=known.get(name)) for name, part in parts}
+
+
+def calibrations(device: str, rows: pd.DataFrame) -> dict[str, Calibration]:
+    """Return how wrong estimates from a table of measured times are, for each family with enough times.
+
+    ``rows`` has the columns ``problem, time_us, source``.
+    """
+    families = (_parts(device, rows, kind) for kind in ("gemm", "conv"))
+    known = {name: part.measured.calibration for parts in families for name, part in parts.items()}
+    return {name: calibration for name, calibration in known.items() if calibration is not None}
 
 
 def _parts(device: str, rows: pd.DataFrame, kind: str) -> _Parts:
-    rows = rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
-    rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
+    rows = _of_kind(rows, kind).sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
     return dict(_parts_of(device, rows))
+
+
+def _of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
+    return rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
 
 
 def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
     # Rows of a table of texts, taken for each family, would need as long as parsing the texts.
     times = rows["time_us"].to_numpy(dtype="float64")
     problems, sources = (rows[name].to_numpy(dtype=object) for name in ("problem", "source"))
-    for kind in parse_sizes(problems.tolist()):
+    for kind in parse_sizes(pa.array(rows["problem"], pa.large_string())):
         base_us = kind.base_us(device)
         for name, places in kind.by_family():
             mine = kind.rows[places]

@@ -12,8 +12,10 @@ source, revision and licence of the files in expected_times/README.md.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +23,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzers.evidence.comparable import own_rows
+from analyzers.evidence.comparable import calibrations, own_rows
 from analyzers.evidence.expected import FOLDS, Bools, Comparable, Ints, groups_of
-from analyzers.evidence.expected_times import file_name
+from analyzers.evidence.expected_times import CALIBRATIONS, device_of_file, file_name
 from analyzers.evidence.families import parse_sizes
 from analyzers.evidence.runs import tables_to_analyse
 from logparse.ingest import ingest
@@ -45,8 +47,8 @@ out.
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--source", required=True, help="name and version of the program that wrote the files")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="without files, only calibrations are computed again")
+    parser.add_argument("--source", help="name and version of the program that wrote the files")
     parser.add_argument("--out", required=True, type=Path, help="folder of the tables")
     parser.add_argument("--most", type=int, default=MOST, help="problems of one family")
     parser.add_argument(
@@ -56,6 +58,11 @@ def main() -> int:
         help=("write tables only for this device; may be given several times"),
     )
     given = parser.parse_args()
+    if not given.files:
+        renew_calibrations(given.out)
+        return 0
+    if not given.source:
+        parser.error("--source is missing")
     for device, rows in best_of_files(given.files, given.source).groupby("device"):
         if given.device is not None and device not in given.device:
             continue
@@ -68,6 +75,12 @@ def main() -> int:
         if len(kept):
             print(f"{path.name}: {len(kept):,} problems, {write(kept, path):,} B")
     return 0
+
+
+def renew_calibrations(folder: Path) -> None:
+    """Compute the calibrations in a folder's files again. That is needed after a change of ``expected.py``."""
+    for path in sorted(folder.glob("*.parquet")):
+        print(f"{path.name}: {write(pq.read_table(path).to_pandas(), path):,} B")
 
 
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
@@ -147,10 +160,14 @@ def _select_sizes(family: Comparable, rows: Bools) -> Comparable:
 
 
 def write(rows: pd.DataFrame, path: Path) -> int:
-    """Write the best times of one GPU to a Parquet file. Return the size of the file in bytes."""
+    """Write the best times of one GPU and their calibrations to a Parquet file. Return its size in bytes."""
+    rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
     times = np.array([float(f"{x:.4g}") for x in rows["time_us"]], dtype=np.float32)
     columns = {"problem": pa.array(rows["problem"], pa.string()), "time_us": pa.array(times)}
     table = pa.table(columns | {"source": pa.array(rows["source"], pa.string()).dictionary_encode()})
+    # They are computed from the table, because its times are rounded.
+    known = {family: asdict(x) for family, x in calibrations(device_of_file(path.name), table.to_pandas()).items()}
+    table = table.replace_schema_metadata({CALIBRATIONS: json.dumps(known)})
     pq.write_table(
         table, path, compression="zstd", compression_level=19, use_dictionary=["source"], write_statistics=False
     )

@@ -197,7 +197,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
     out += [f"* {markdown_text(line.strip())}" for line in known]
     actions = render.action_lines(recommendation.actions, recommendation.gpu_time)
     out += ["", "## Actions", "", *markdown_block("text", actions)] if actions else []
-    out += ["", *_table(recommendation), *_details(recommendation)]
+    out += ["", *_table(recommendation, conclusion), *_details(recommendation)]
     if recommendation.remarks:
         remarks = render.warnings_first(recommendation.remarks)
         out += ["## The run", "", *(f"* {x.analyzer}: {markdown_text(x.message)}" for x in remarks), ""]
@@ -220,7 +220,7 @@ def _todo(conclusion: Verdict) -> list[str]:
     return [*out, ""]
 
 
-def _table(recommendation: Recommendation) -> list[str]:
+def _table(recommendation: Recommendation, conclusion: Verdict) -> list[str]:
     frame = render.choose_columns(render.rows(recommendation), recommendation.steps, render.unit_of(recommendation))
     if not len(frame):
         return []
@@ -233,7 +233,7 @@ def _table(recommendation: Recommendation) -> list[str]:
     columns = [map(_cell, frame[name].tolist()) for name in frame.columns]
     out += (f"| {number} | {' | '.join(cells)} |" for number, cells in enumerate(zip(*columns, strict=True), 1))
     # A step that waits for the host gains less than its kernels, so the sum of the column is not the saving above.
-    less = any(x.slowed_by for x in verdict(recommendation).todo)
+    less = any(x.slowed_by for x in conclusion.todo)
     note = "The savings in this table are of the kernels alone. The list above states how much faster the job becomes."
     return [*out, "", *([note, ""] if less else [])]
 

@@ -190,8 +190,6 @@ def answer(
         renamed = [x for x in told if x.endswith(".old")]
     except OSError as error:
         errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]
-    report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
-    brief = screen.screen(found, screen.Written(out, made, store.url, store.runs(), told), n)
     notes = [f"not used: {found.not_used}"] if found.not_used and not verbose else []
     if renamed:
         notes.append(
@@ -200,7 +198,11 @@ def answer(
         )
     if own_folder and made:
         notes.append(f"the files are in {out}, because {FOLDER} has the files of another run")
-    text = report.splitlines() if verbose else brief
+    if verbose:
+        written = (x.data.decode() for x in made if x.name == documents.REPORT_NAME)
+        text = (next(written, None) or documents.report(found, [])).splitlines()
+    else:
+        text = screen.screen(found, screen.Written(out, made, store.url, store.runs(), told), n)
     return Answer(text, table, "recommend", errors=errors, code=int(bool(errors)), notes=lambda: notes)
 
 

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from analyzers.evidence import comparable, expected_times, make_expected_times
-from analyzers.evidence.comparable import ELSEWHERE, BestTimes, best_rows, best_times, device_name, lone_times
+from analyzers.evidence.comparable import (
+    ELSEWHERE,
+    BestTimes,
+    best_rows,
+    best_times,
+    calibrations,
+    device_name,
+    lone_times,
+)
 from analyzers.evidence.expected_times import SHIPPED, shipped
 from analyzers.evidence.families import parse_sizes
 from analyzers.evidence.joins import facts_of
@@ -19,6 +30,8 @@ from tests.analyzers.findings.test_slower_than_comparable import best, half, us
 from tests.conftest import ROOT
 
 DEVICE = "gfx942 304"
+SHIPPED_DEVICES = ("gfx90a 104", "gfx90a 110", "gfx942 304", "gfx950 256")
+HINT = "after a wanted change: python -m analyzers.evidence.make_expected_times --out analyzers/evidence/expected_times"
 
 
 def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame:
@@ -150,8 +163,8 @@ def test_unneeded_convolution_times_are_not_parsed(monkeypatch: pytest.MonkeyPat
     """
     parsed: list[str] = []
 
-    def recorded(texts: list[str]) -> object:
-        parsed.extend(texts)
+    def recorded(texts: pa.Array) -> object:
+        parsed.extend(texts.to_pylist())
         return parse_sizes(texts)
 
     monkeypatch.setattr(comparable, "parse_sizes", recorded)
@@ -227,14 +240,38 @@ def test_a_table_is_made_of_a_find_db_and_read_back(tmp_path: Path, monkeypatch:
     assert set(made["device"]) == {DEVICE}
     assert write(made, tmp_path / expected_times.file_name(DEVICE)) > 0
     monkeypatch.setattr(expected_times, "files", lambda _: tmp_path)
-    shipped.cache_clear()
-    read, other = shipped(DEVICE), shipped("gfx000 1")
-    shipped.cache_clear()
+    forget_shipped()
+    read, other, known = shipped(DEVICE), shipped("gfx000 1"), expected_times.calibrations(DEVICE)
+    assert expected_times.calibrations("gfx000 1") == {}
+    forget_shipped()
     assert read is not None
     assert other is None
     assert read["problem"].tolist() == made["problem"].tolist()
     assert read["time_us"].to_numpy() == pytest.approx(made["time_us"].to_numpy(dtype=float), rel=1e-3)
     assert set(read["source"]) == {f"{SHIPPED} MIOpen x"}
+    assert known == {}, "the sample has too few convolutions to test estimates"
+
+
+def forget_shipped() -> None:
+    for read in (shipped, expected_times._table):
+        read.cache_clear()
+
+
+def test_a_table_has_calibrations_of_its_rounded_times_and_renewing_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / expected_times.file_name(DEVICE)
+    write(pd.concat([rows(1.00001), rows(3.0)]).iloc[::-1], path)
+    made, data = pq.read_table(path), path.read_bytes()
+    assert made["problem"].to_pylist() == sorted(rows()["problem"]), "the shortest time of each problem, sorted"
+    assert made["time_us"].to_pylist() == pytest.approx(rows().sort_values("problem")["time_us"].tolist(), rel=1e-3)
+    known = calibrations(DEVICE, made.to_pandas())
+    assert {x: asdict(y) for x, y in known.items()} == json.loads(made.schema.metadata[expected_times.CALIBRATIONS])
+    assert [*known] == ["TN f16_r"]
+    pq.write_table(made.replace_schema_metadata(None), path)
+    monkeypatch.setattr("sys.argv", ["make", "--out", str(tmp_path)])
+    assert make_expected_times.main() == 0
+    assert path.read_bytes() == data
 
 
 def test_what_is_shipped_is_small_read_by_its_device_and_named_in_the_readme() -> None:
@@ -249,6 +286,23 @@ def test_what_is_shipped_is_small_read_by_its_device_and_named_in_the_readme() -
         assert found is not None
         assert len(found) == pq.read_metadata(path).num_rows > 1000
         assert (found["time_us"] > 0).all()
+        assert found["problem"].is_monotonic_increasing, "it is read without sorting"
+        assert found["problem"].is_unique
+
+
+@pytest.mark.parametrize("device", SHIPPED_DEVICES)
+def test_shipped_calibrations_are_those_of_the_shipped_times(device: str) -> None:
+    table, kept = shipped(device), expected_times.calibrations(device)
+    assert table is not None
+    computed = calibrations(device, table)
+    assert kept.keys() == computed.keys(), HINT
+    # Another version of NumPy rounds distances differently, so it may choose another of two equally near neighbours.
+    assert {name: astuple(x) for name, x in kept.items()} == {
+        name: pytest.approx(astuple(x), rel=0.01) for name, x in computed.items()
+    }, HINT
+    for kind in ("gemm", "conv"):
+        for name, family in BestTimes(device, table.iloc[:0], table).families(kind).items():
+            assert family.measured.calibration == kept.get(name)
 
 
 def test_shipped_times_are_parsed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

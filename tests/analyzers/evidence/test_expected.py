@@ -117,6 +117,13 @@ def test_the_bound_holds_for_unmeasured_weight_matrices() -> None:
     assert (time_us[~known] > found.high_us)[there].mean() < 0.1
 
 
+def test_series_are_numbered_in_the_order_of_their_sizes() -> None:
+    at = np.random.default_rng(3).integers(0, 5, (300, 4)).astype(np.float64) * 0.7
+    table = Comparable(at, np.ones(300), np.ones(300))
+    plain = [np.unique(np.delete(at, free, axis=1), axis=0, return_inverse=True)[1] for free in range(4)]
+    assert table.lines.tolist() == min(plain, key=max).tolist()
+
+
 def test_few_groups_say_nothing() -> None:
     known = measured(60)
     first = np.flatnonzero(groups_of(known.at) < ENOUGH - 1)
