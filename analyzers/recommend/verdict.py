@@ -97,8 +97,8 @@ def _hint_at_steps(found: Recommendation) -> str:
     if not stepped:
         return f"times are of {whole_of(found)}; to see times of a step, state how many steps it has: `--steps N`"
     times = "once" if stepped == 1 else f"{stepped:,} times"
-    stated = f"for times of a step: `--steps {stepped}`"
-    return f"times are of {whole_of(found)}, in which an optimizer stepped {times}; {stated}"
+    stated = f"so for times of a step: `--steps {stepped}`"
+    return f"times are of {whole_of(found)}; an optimizer stepped {times}, {stated}"
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:

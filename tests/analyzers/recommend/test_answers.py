@@ -55,8 +55,9 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
     one, two = verdict(whole), verdict(half)
     assert (one.unit, two.unit, one.whole) == ("run", "step", "the whole trace")
     assert "for the whole trace, without the profiler" in one.headline
-    stepped = "in which an optimizer stepped 2 times; for times of a step: `--steps 2`"
-    assert one.hint == f"times are of the whole trace, {stepped}"
+    assert one.hint == (
+        "times are of the whole trace; an optimizer stepped 2 times, so for times of a step: `--steps 2`"
+    )
     assert not two.hint
     assert two.whole_us == pytest.approx((one.whole_us or 0.0) / 2)
     assert [x.name for x in two.todo] == [x.name for x in one.todo]
@@ -245,9 +246,9 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
-        "without the profiler, an infinitely fast host saves ≈ 80 of ≈ 400 µs (20%). The profiler usually halves the "
-        "host's speed (measured with other jobs on H100 and H200). As traced, the host limits a step; an infinitely "
-        "fast host saves at most 180 of 500 µs (36%); 50 µs of idle time would remain (simulated)"
+        "a faster host saves at most ≈ 80 of ≈ 400 µs (20%) without the profiler, which usually halves the host's "
+        "speed (measured with other jobs on H100 and H200). In the trace, the host limits a step; an infinitely fast "
+        "host saves at most 180 of 500 µs (36%); 50 µs of idle time would remain (simulated)"
     )
     # One long gap, which no faster host shortens.
     gap = replace(now, ceilings=Ceilings(500, 500, 500, 500, half_host_us=500))

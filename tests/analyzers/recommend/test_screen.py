@@ -223,15 +223,14 @@ def test_nothing_essential_is_cut() -> None:
     assert " ".join(explained.split()).count("preferred = False") == 2
 
 
-def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = found_in("gained", tmp_path)
+def test_printed_commands_use_a_free_label(tmp_path: Path) -> None:
+    action = replace(padded(2.0), now_us=540.0, then_us=420.0, low_us=420.0, high_us=420.0)
+    found = replace(recommend(host(), Settings()), actions=(action,))
     written, _ = verb.write(found, Settings(), tmp_path / "overrides")
-    for runs, label in ((["before"], "after"), (["before", "after"], "after2"), (["after2", "after"], "after3")):
+    for runs, label in ((["r"], "after"), (["r", "after"], "after2"), (["after2", "after"], "after3")):
         lines = screen.screen(found, screen.Written(tmp_path / "overrides", written, runs=runs))
         command = " ".join(" ".join(lines).replace("\\", "").split())
-        with_files = "logparse run --with $D -- JOB"
-        assert f"capture --run {label} -- {with_files} && logparse verify before {label} $D " in command
+        assert f"capture --trace 2 --run {label} -- JOB && logparse verify r {label} --action padded_output" in command
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -251,7 +250,7 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     assert len(folders) == 2
     assert re.search(r"^ *for [\d,]+: apply +logparse run --with \$D -- JOB$", lines, re.MULTILINE)
     [place] = re.findall(r"^ *first +D=(.*)$", lines, re.MULTILINE)
-    [check] = re.findall(r"^ *for [\d,]+: check .* && logparse verify \S+ \S+ (.*)$", lines, re.MULTILINE)
+    [check] = re.findall(r"^ *for [\d,]+: check +logparse run --with (\S+) --verify \S+ -- JOB$", lines, re.MULTILINE)
     checked = files_in([check.replace("$D", place)])
     assert {Path(x).parent.name for x in checked} == {x.name for x in folders}
 
@@ -357,7 +356,7 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     assert "padded_output" in [x.name for x in (conclusion.todo if shows else conclusion.unseen)]
     labels = [x[1] for line in lines if (x := re.match(r" *(?:for 1: )?(apply|check) ", line))]
     assert labels == ["apply", "check"] * shows
-    assert ("after apply, check runs it as run" in " ".join(" ".join(lines).split())) == shows, "apply runs no job"
+    assert ("after apply, check runs it with logs" in " ".join(" ".join(lines).split())) == shows, "apply runs no job"
     check = "\n".join(lines).partition(" check ")[2]
     assert ("--action padded_output" in check) == shows
     made = (tmp_path / "overrides/apply.py").read_text()
