@@ -8,8 +8,8 @@ store ``many`` of benchmarks/answers.py has 580,770 problems, and 1.36 million r
 device).
 
 A look is one start of the program with one view of the page. For each look, the output has the seconds from the start
-of the program to its address, to the first words in the browser, to the first view (cards or chart, filters and rows of
-the table are there) and to the headline, and the CPU seconds of server and readers. With ``--against``, a look at the
+of the program to its address, to the first words in the browser, to the headline and to the first view (cards or chart,
+filters and rows of the table are there), and the CPU seconds of server and readers. With ``--against``, a look at the
 page of another checkout follows each look, on the same browser. ``--looks 5 --rounds 0`` measures only looks.
 
 For each kind of interaction (another view, a filter, a search, opening a row) the output has two times, as median and
@@ -103,18 +103,32 @@ VIEWS = ("Overview", "Roofline", "Regret", "Backward weights")
 FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 
-def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) -> float:
+SHOWN = {
+    "the first words": f"() => {WORDS}",
+    "first view": f"() => ({DRAWN})('Overview') && ({FILLED})()",
+    "the headline": f"() => {HEADLINE}",
+}
+"""JavaScript conditions that are true when the web page shows something for the first time."""
+ANY_SHOWN = f"""names => {{
+    const shown = {{ {", ".join(f"{name!r}: {condition}" for name, condition in SHOWN.items())} }};
+    return names.find((name) => shown[name]()); }}"""
+
+
+def first_view(page: Any, url: str, note: Callable[[str], None] = lambda shown: None) -> float:
     """Open the web page. Return the number of seconds until its first view is complete.
 
-    ``words`` is a function that is called as soon as the first words are shown.
+    Waits for the headline, too. ``note`` is called with each name of ``SHOWN``, as soon as the page shows this.
     """
-    start = time.perf_counter()
+    # The headline may come before or after the tables of the first view.
+    start, missing, viewed = time.perf_counter(), list(SHOWN), 0.0
     page.goto(url, wait_until="commit")
-    page.wait_for_function(WORDS, polling=POLL)
-    words()
-    page.wait_for_function(DRAWN, arg="Overview", polling=POLL)
-    page.wait_for_function(FILLED, polling=POLL)
-    return time.perf_counter() - start
+    while missing:
+        shown = page.wait_for_function(ANY_SHOWN, arg=missing, polling=POLL).json_value()
+        missing.remove(shown)
+        note(shown)
+        if shown == "first view":
+            viewed = time.perf_counter() - start
+    return viewed
 
 
 SEARCHES = ("1x1", "ConvAsm", "FP16", "256-56", "no such text")
@@ -190,6 +204,7 @@ def serving(store: str, checkout: Path) -> Iterator[tuple[str, Watch]]:
 
     Yields the page's address and an object that measures the server's memory and CPU time.
     """
+    # With this variable, each start would compile all modules again. Users do not have it.
     compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     compiled["PYTHONPATH"] = str(checkout)
     command = [sys.executable, "-m", "logparse", "explore", "--store", store, "--port", "0", "--no-browser"]
@@ -210,17 +225,12 @@ def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
     begun = time.perf_counter()
     out: dict[str, float] = {}
 
-    def note(name: str) -> None:
-        out[name] = round(time.perf_counter() - begun, 2)
+    def note(shown: str) -> None:
+        out[f"start to {shown} (s)"] = round(time.perf_counter() - begun, 2)
 
     with serving(store, checkout) as (url, watch):
-        note("start to the address (s)")
-        opened = first_view(page, url, lambda: note("start to the first words (s)"))
-        note("start to first view (s)")
-        out["page to first view (s)"] = round(opened, 2)
-        out["CPU of server and readers until then (s)"] = round(watch.cpu_s, 2)
-        page.wait_for_function(HEADLINE, polling=POLL)
-        note("start to the headline (s)")
+        note("the address")
+        out["page to first view (s)"] = round(first_view(page, url, note), 2)
         out["CPU of server and readers in all (s)"] = round(watch.cpu_s, 2)
         page.close()
         return {**out, "largest memory of server and readers (MB)": round(watch.peak_mb)}
@@ -236,7 +246,6 @@ def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
     out: dict[str, object] = {}
     with serving(store, HERE) as (url, watch):
         first_view(page, url)
-        page.wait_for_function(HEADLINE, polling=POLL)
         warm = [first_view(page, url) for _ in range(rounds)]
         out["page to first view, warm (s)"] = round(statistics.median(warm), 2)
         for act, times in interactions(page, rounds, watch).items():
@@ -302,8 +311,10 @@ def main() -> None:
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    for package in ("logparse", "analyzers"):  # An installed package is compiled already.
-        compile_dir(Path(__file__).parents[1] / package, quiet=1)
+    # An installed package is compiled already.
+    for checkout in (HERE, *([given.against.resolve()] if given.against else [])):
+        for package in ("logparse", "analyzers"):
+            compile_dir(checkout / package, quiet=1)
     store = str(Path(given.store).resolve()) if Path(given.store).exists() else given.store
     out: dict[str, Any] = {"load before": load()}
 

@@ -22,10 +22,11 @@ def find_modules_with(*names: str, folder: Path = _LIBRARIES) -> Iterator[str]:
     The modules are sorted by folder and file.
     """
     # Only modules with an assignment at the start of a line are imported later.
-    offer = re.compile(rf"^({'|'.join(names)})\b *[:=]".encode(), re.MULTILINE)
+    offer, words = re.compile(rf"^({'|'.join(names)})\b *[:=]".encode(), re.MULTILINE), [x.encode() for x in names]
     for room in sorted(folder.iterdir()):
         for path in sorted(room.glob("*.py")) if (room / "__init__.py").is_file() else ():
-            if offer.search(path.read_bytes()):
+            text = path.read_bytes()
+            if any(word in text for word in words) and offer.search(text):  # Most files do not even have the word.
                 package = f"{__package__}.{room.name}"
                 yield package if path.stem == "__init__" else f"{package}.{path.stem}"
 

@@ -3,8 +3,6 @@
 # There is no `from __future__ import annotations` here, because typer reads the types.
 
 import inspect
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -17,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from logparse.errors import UsageError
+from logparse.lazy import import_numpy
 from logparse.output.answer import ROWS, Answer, TableFormat, format_of, show
 from logparse.output.program import quiet_pipe
 from logparse.text import is_object, one_of
@@ -258,8 +257,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         # These verbs start a process before a library is needed.
-        if ctx.info_name not in ("capture", "run", "tune", "try"):
-            _import_numpy()
+        if ctx.info_name not in ("capture", "explore", "run", "tune", "try"):
+            import_numpy()
         chosen = {str(x.name): ctx.params.pop(x.name) for x in self.added}
         answer = super().invoke(ctx)
         how = chosen.pop("format", None)
@@ -273,19 +272,6 @@ class Command(TyperCommand):
             )
         if answer.code:
             raise typer.Exit(answer.code)
-
-
-def _import_numpy() -> None:
-    """Import NumPy in such a way that it wastes no CPU time."""
-    # By default the threads of NumPy's OpenBLAS run in a loop for a tenth of a second while they wait for work, which
-    # is a fifth of a short command's CPU time. With this setting, which OpenBLAS reads when it is loaded, they sleep.
-    setting = "OPENBLAS_THREAD_TIMEOUT"  # the exponent of 2 of a number of cycles; at least 4
-    if "numpy" not in sys.modules and setting not in os.environ:
-        os.environ[setting] = "4"
-        import numpy  # noqa: F401
-
-        # Jobs that this process starts must not inherit the setting.
-        del os.environ[setting]
 
 
 class Wide(Command):

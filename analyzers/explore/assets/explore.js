@@ -98,7 +98,10 @@
     const query = new URLSearchParams(page.search), other = query.get('compare');
     return `${query.get('run')} ${other} ${other && query.get('view') === 'compare'}`;
   };
-  const version = () => page.versions.get(runs()) ?? 0;
+  // The version of all data grows with each news, the version of the tables only if the tables have changed.
+  const NO_NEWS = { all: 0, tables: 0 };
+  const known = () => page.versions.get(runs()) ?? NO_NEWS;
+  const learn = (of, made) => page.versions.set(of, { all: made.version ?? 0, tables: made.tables ?? 0 });
   const asking = new Map();  // what is being asked for or drawn, by name
   const busy = () => { $('content').ariaBusy = asking.size ? 'true' : 'false'; };
   const answered = async (part, given, signal) => {
@@ -178,7 +181,11 @@
     page.empty = new Set(made.empty || []);
     page.names = made.names || page.names;
     if (made.finished) page.finished.add(runs()); else page.finished.delete(runs());
-    if (version() !== made.version) { page.versions.set(runs(), made.version); Object.assign(page, keys()); }
+    // The first answer is about the same data as the first answers for the chart and the table.
+    const first = !page.versions.has(runs()), before = known().tables;
+    learn(runs(), made);
+    if (first) Object.assign(page, keys()); else page.around = keys().around;
+    if (!first && known().tables !== before) show();
     const classes = made.content.split(' ');
     own = classes.includes('beside') ? 'compare' : classes.includes('weights') ? 'weights' : '';
     refit();
@@ -564,13 +571,13 @@
   };
   // ------------------------------------------------------------------------------------------------- what is shown
   const keys = () => {
-    const query = new URLSearchParams(page.search), problem = query.get('problem'), rest = `${page.theme} ${version()}`;
+    const query = new URLSearchParams(page.search), problem = query.get('problem'), rest = `${page.theme} ${known().tables}`;
     const timeline = query.get('view') === 'timeline';
     return {
       charts: `${without(page.search, ...(timeline ? ['table'] : ['mark', 'problem', 'table']))} ${rest}`,
-      around: `?${without(page.search, ...(timeline ? ['table'] : ['problem', 'table']))} ${version()}`,
+      around: `?${without(page.search, ...(timeline ? ['table'] : ['problem', 'table']))} ${known().all}`,
       opened: problem ? `${problem} ${runs()} ${rest} ${query.get('view')}` : '',
-      rows: `${choice()} ${version()}`,
+      rows: `${choice()} ${known().tables}`,
     };
   };
   // Asks for what differs from what is shown.
@@ -605,20 +612,20 @@
     if (value) query.set(name, value); else query.delete(name);
     move(`?${query}`, instead);
   };
-  // How far the reading is; a server that has ended answers nothing.
-  let watching = false;  // a busy server gets one question at a time
+  // How far the reading is. The server answers when there is news, or after a second; one that has ended, never.
+  let watching;  // the runs that the server is asked about: it gets one question at a time
   const watch = async () => {
-    if (watching || page.finished.has(runs())) return;
-    watching = true;
     const now = runs();
-    const made = await answered('watch', { search: page.search }).catch(() => null);
-    watching = false;
+    if (watching === now || page.finished.has(now)) return;
+    watching = now;
+    const made = await answered('watch', { search: page.search, version: known().all }).catch(() => null);
+    if (watching === now) watching = undefined;
     if (!made || now !== runs()) return;
     put($('doing'), 'textContent', made.doing);
     if (made.finished) page.finished.add(now);
-    if (made.version === version()) return;
-    page.versions.set(now, made.version);
-    show();
+    if (!page.versions.has(now) && asking.has('surroundings')) return;  // its answer is under way
+    if (made.version !== known().all) { learn(now, made); show(); }
+    if (!made.finished) watch();
   };
   // ------------------------------------------------------------------------------------------------- what a reader does
   document.addEventListener('click', (event) => {

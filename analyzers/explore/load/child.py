@@ -15,6 +15,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +25,19 @@ from typing import TYPE_CHECKING, Any, TextIO
 import pyarrow as pa
 
 from analyzers.explore.load.beside import Beside, compare, find_run_to_compare, put_in_order, runs_alike
-from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
+from analyzers.explore.load.job import (
+    DONE,
+    FAILED,
+    FILES,
+    FINAL,
+    FIRST,
+    JUDGED,
+    READY,
+    TRIES,
+    VERDICT,
+    VERDICT_FILE,
+    Job,
+)
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
 from logparse.lookup.ranking import run_with_most_to_save
@@ -32,6 +46,7 @@ from logparse.text import sql_text
 
 if TYPE_CHECKING:
     from analyzers.explore.load.analysis import Analysis
+    from analyzers.explore.load.job import PageVerdict
     from logparse.store import Store
 
 _MB, _ROWS_PER_MB = 300, 20_000
@@ -46,10 +61,11 @@ _SMALL = 100_000
 For more measurements, a second process runs the analyzers.
 """
 _FEW = 10_000
-"""Up to this number of measurements, the page shows nothing of the store before the analyzers have run.
+"""Up to this number of measurements, the page shows no table before the analyzers have run.
 
 They need only some seconds then. Tables that are shown first delay the headline by about a tenth.
 """
+_COUNT = "select count(*) from measurements"
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
@@ -101,7 +117,11 @@ def _steps(job: Job) -> Iterator[tuple[str, str]]:
 
 def _judge_alone(job: Job) -> Iterator[tuple[str, str]]:
     os.nice(5)
-    yield from _judge(job)
+    judged = _judge(job)
+    yield VERDICT, ""
+    with _connect(open_store(job.url)) as con:
+        _write_final(job, con, judged)
+    yield FINAL, ""
     yield from _archive(job)
     yield DONE, ""
 
@@ -114,34 +134,24 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     _import_soon("analyzers.explore.point_table", "analyzers.explore.load.one_step")
     store, folder = open_store(job.url), Path(job.folder)
     other = find_run_to_compare(job.other, store) if job.other else None
-    with _connect(store) as con:
-        ((count,),) = con.execute("select count(*) from measurements").fetchall()
-        small = count <= _SMALL
-        if small:
-            _import_soon(_ANALYSIS)
-        chooses = job.run is None and other is None
-        run = _most_to_save(store, count) if chooses else store.latest_run(job.run)
-        if other:
-            run, other_run = put_in_order(store, run, *other)
-            other = other[0], other_run
-        shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
-        (folder / "run.json").write_text(json.dumps(shown))
-        # Compression takes as long as all other steps, so the process that judges a large store compresses.
-        con.execute("set force_compression = 'uncompressed'")
-        first = folder / FIRST if count > _FEW else None
-        if first is not None:
-            _database(con, first, run)
-            yield READY, ""
-        if small:  # A second process would import everything again, which takes longer than the analysis.
-            try:
-                yield from _judge(job, con, first)
-            except Exception:  # The exception may be of any kind. The page shows its text, and at least the tables.
-                if first is None:
-                    _database(con, folder / FIRST, run)
-                    yield READY, ""
-                raise
+    with store.reading(_COUNT) as con:
+        ((count,),) = con.execute(_COUNT).fetchall()
+    small = count <= _SMALL
+    chooses = job.run is None and other is None
+    run = _most_to_save(store, count) if chooses else store.latest_run(job.run)
+    if other:
+        run, other_run = put_in_order(store, run, *other)
+        other = other[0], other_run
+    shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
+    (folder / "run.json").write_text(json.dumps(shown))
+    if small:  # A second process would import everything again, which takes longer than the analysis.
+        yield from _judge_few(job, run) if count <= _FEW else _judge_beside_tables(job, run)
+    else:
+        _write_first(job, run).close()
+        yield READY, ""
     os.nice(15)
-    with _connect(store) as con:
+    with store.connect(sql=_TRIES) as con:
+        _limit(con)
         con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
     yield TRIES, ""
     if small:
@@ -149,7 +159,55 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
     yield DONE, ""
 
 
-_ANALYSIS = "analyzers.explore.load.analysis"
+def _judge_few(job: Job, run: str) -> Iterator[tuple[str, str]]:
+    """Run the analyzers before any table is written, because both at once would delay the headline."""
+    try:
+        judged = _judge(job)
+    except Exception:  # The exception may be of any kind. The page shows its text, and at least the tables.
+        _write_first(job, run).close()
+        yield READY, ""
+        raise
+    yield VERDICT, ""
+    with _connect(open_store(job.url)) as con:
+        con.execute(_UNCOMPRESSED)
+        _write_final(job, con, judged)
+    yield FINAL, ""
+
+
+def _judge_beside_tables(job: Job, run: str) -> Iterator[tuple[str, str]]:
+    """Run the analyzers in a second thread, while this thread writes the tables that need no analysis."""
+    with ThreadPoolExecutor(1) as pool:
+        judging = pool.submit(_judge, job)
+        with _write_first(job, run) as con:  # DuckDB does not hold Python's lock.
+            yield READY, ""
+            judged = judging.result()
+            yield VERDICT, ""
+            _write_final(job, con, judged, Path(job.folder) / FIRST)
+    yield FINAL, ""
+
+
+_UNCOMPRESSED = "set force_compression = 'uncompressed'"
+"""Setting of DuckDB. Compression takes as long as all other steps, so only the analysis of a large store compresses."""
+
+
+def _write_first(job: Job, run: str) -> duckdb.DuckDBPyConnection:
+    """Write the tables that need no analysis. Returns the connection from which they were read."""
+    con = _connect(open_store(job.url))
+    con.execute(_UNCOMPRESSED)
+    _database(con, Path(job.folder) / FIRST, run)
+    return con
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Results of the analyzers about a run, from which the tables are written.
+
+    * ``times``: a file with the times of another run, from ``beside.keep``.
+    """
+
+    analysis: Analysis
+    times: Path | None
+    verdict: PageVerdict
 
 
 def _import_soon(*modules: str) -> None:
@@ -253,14 +311,8 @@ def _archive(job: Job) -> Iterator[tuple[str, str]]:
     yield from ()
 
 
-def _judge(
-    job: Job, read: duckdb.DuckDBPyConnection | None = None, first: Path | None = None
-) -> Iterator[tuple[str, str]]:
-    """Run the analyzers for the web page, and write their results.
-
-    ``read`` is the database connection of this process, if one is still open. ``first`` is the file with the first
-    tables, if this connection has written them. It is used again, because it has already read the stored data.
-    """
+def _judge(job: Job) -> _Judged:
+    """Run the analyzers for the web page, and write what needs no table: the headline, the cards and the remarks."""
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
     from analyzers.explore.load.analysis import analyse
@@ -275,13 +327,22 @@ def _judge(
         url, other = known["other"]
         beside = compare(store, run, open_store(url), other, folder)
     analysis = analyse(store, run, settings)
-    with contextlib.nullcontext(read) if read else _connect(store) as con:
-        con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
-        _database(con, folder / JUDGED, run, analysis, beside.times, first)
-        alike = runs_alike(con, run) if len(store.runs()) > 2 else []
-    verdict_of(analysis, job.url, beside, store.runs(), alike).write(folder / "verdict.json")
-    yield VERDICT, ""
+    verdict = verdict_of(analysis, job.url, beside, store.runs())
+    verdict.write(folder / VERDICT_FILE)
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)
+    return _Judged(analysis, beside.times, verdict)
+
+
+def _write_final(job: Job, con: duckdb.DuckDBPyConnection, judged: _Judged, first: Path | None = None) -> None:
+    """Write the tables with the results of the analyzers, and the runs that call the same GEMMs or convolutions.
+
+    ``first`` is the file with the tables that need no analysis, if ``con`` has written it.
+    """
+    folder, run = Path(job.folder), judged.analysis.run
+    con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
+    _database(con, folder / JUDGED, run, judged.analysis, judged.times, first)
+    if len(open_store(job.url).runs()) > 2:
+        replace(judged.verdict, alike=tuple(runs_alike(con, run))).write(folder / VERDICT_FILE)
 
 
 def _connect(store: Store) -> duckdb.DuckDBPyConnection:

@@ -10,17 +10,21 @@ from typing import TypeAlias
 
 from logparse.text import duration
 
-READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""Messages that the child process sends while it loads the data for the web page, in this order.
+READY, VERDICT, FINAL, TRIES = "ready", "verdict", "final", "tries"
+FAILED, DONE = "failed", "done"
+"""Messages that the child process sends while it loads the data for the web page.
 
-* ``READY``: the table of GEMMs and convolutions can be read.
-* ``TRIES``: all measurements can be read.
-* ``VERDICT``: the results of the analyzers can be read.
+* ``READY``: the table of GEMMs and convolutions can be read. It lacks the results of the analyzers.
+* ``VERDICT``: the headline and the things to do can be read.
+* ``FINAL``: the tables with the results of the analyzers can be read.
+* ``TRIES``: all measurements can be read. For a large store, this message comes before ``VERDICT``.
 * ``FAILED``: reading failed, and no more data will come.
 * ``DONE``: all is read.
 """
 FILES = "overrides.zip"
 """Name of the zip file with the recommendation's files, which the user can download."""
+VERDICT_FILE = "verdict.json"
+"""Name of the file with the ``PageVerdict``."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 """Names of the web page's database files. ``JUDGED`` has the results of the analyzers, ``FIRST`` has not."""
 

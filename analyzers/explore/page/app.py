@@ -43,10 +43,8 @@ _FILES_S = 120.0
 """How many seconds a click on the download may wait until the files are written."""
 
 _STYLE = Html('<link rel="stylesheet" href="/assets/explore.css">')
-# plotly.js is fetched at once, but run only when the first chart is to be drawn. The overview needs none.
-_SCRIPTS = Html(
-    '<link rel="preload" as="script" href="/assets/plotly.min.js"><script src="/assets/explore.js"></script>'
-)
+# The script fetches plotly.js when a chart is to be drawn, or else when all data are there. The overview needs none.
+_SCRIPTS = Html('<script src="/assets/explore.js"></script>')
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 
 

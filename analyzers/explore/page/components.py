@@ -211,12 +211,12 @@ def offer_comparisons(known: Sequence[str], run: str, chosen: Selection, alike: 
     ]
 
 
-def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool) -> list[object]:
+def comparison(known: PageVerdict, names: Names, totals: pd.Series | None) -> list[object]:
     """Return the web page's text about the comparison of two runs, from the earlier run to the later one.
 
-    ``totals`` are sums from ``queries.changes``.
+    ``totals`` are sums from ``queries.changes``. None if they are not known yet.
     """
-    if not judged:
+    if totals is None:
         return [html.p("The two runs are being compared …", class_="skeleton")]
     here, there = (_with_end(x) for x in names)
     rows = [*(_make_row_of_times(*row) for row in known.beside), *(_calls_beside(*row[:3]) for row in known.calls)]
@@ -465,7 +465,7 @@ def wait_for_card() -> html.Element:
 
 def verdict(
     known: PageVerdict,
-    total: pd.Series,
+    total: pd.Series | None,
     run: str,
     chosen: Selection,
     change: Sequence[str] = (),
@@ -473,10 +473,39 @@ def verdict(
 ) -> list[object]:
     """Return the top of the web page: what to do first, sums over the table's rows, and remarks of the analyzers.
 
+    * ``total``: these sums (``queries.totals``). None if they are not known yet.
     * ``change``: sentences about what changed from the earlier run. The first is the headline.
     * ``unlogged``: what of the earlier run is not judged (``list_unlogged``).
     """
+    headline = make_printable(capitalize_first(known.headline or "no verdict"))
+    # What changed comes first, because it is what the user asks.
+    changed = [
+        *(html.strong(make_printable(x)) for x in change[:1]),
+        *([html.p(make_printable(" ".join(change[1:])))] if change[1:] else []),
+        html.p(_say_what_is_left(known, headline, run, unlogged, "" if total is None else _list_borrowed(total))),
+        *([html.p([html.b("Not judged: "), make_printable(unlogged)])] if unlogged else []),
+    ]
+    made: list[object] = [
+        *(changed if change else [html.strong(headline)]),
+        html.p(html.span("", class_="bone"), class_="skeleton") if total is None else _sums(total, run, chosen),
+    ]
+    return made + _remarks(known, chosen)
+
+
+def _remarks(known: PageVerdict, chosen: Selection) -> list[object]:
+    """Return the analyzers' remarks. Most of them are folded away."""
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
+    texts = [_remark(x, known.shows.get(x), chosen) for x in known.lines]
+    made: list[object] = [html.p(x, class_="remark") for x in texts[:remarks]]
+    if more := texts[remarks:]:
+        noun = "more" if remarks else "remark" if len(more) == 1 else "remarks"
+        about = " about the whole run" if chosen.filters else ""
+        made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), html.ul([html.li(x) for x in more])]))
+    return made
+
+
+def _sums(total: pd.Series, run: str, chosen: Selection) -> html.Element:
+    """Say how many calls, problems and how much time the selected rows of the table have."""
     calls = f"{format_calls(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
     time = f", {duration(total_us)} (calls × time of a call{_name_borrowed(total)})" if total_us > 0 else ""
@@ -488,34 +517,15 @@ def verdict(
     untimed, of = total["untimed_calls"], f" of {one}" if (one := of_one(total["unit"])) else ""
     what = "Selected" if chosen.filters else "GEMMs and convolutions"
     gap = f"; {format_calls(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    # With filters, the possible saving is counted for the filtered rows only, and remarks about the whole run are
-    # folded away.
+    # With filters, the possible saving is counted for the filtered rows only.
     saving = (
         f"; up to {duration(float(total['saving_us']))} to save" if total["saving_us"] > 0 and chosen.filters else ""
     )
     if total["conditional_us"] > 0 and chosen.filters:
         saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
-    headline = make_printable(capitalize_first(known.headline or "no verdict"))
-    # What changed comes first, because it is what the user asks.
-    changed = [
-        *(html.strong(make_printable(x)) for x in change[:1]),
-        *([html.p(make_printable(" ".join(change[1:])))] if change[1:] else []),
-        html.p(_say_what_is_left(known, headline, run, unlogged, _list_borrowed(total))),
-        *([html.p([html.b("Not judged: "), make_printable(unlogged)])] if unlogged else []),
-    ]
-    made: list[object] = [
-        *(changed if change else [html.strong(headline)]),
-        html.p(
-            f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}."
-        ),
-    ]
-    texts = [_remark(x, known.shows.get(x), chosen) for x in known.lines]
-    made += [html.p(x, class_="remark") for x in texts[:remarks]]
-    if more := texts[remarks:]:
-        noun = "more" if remarks else "remark" if len(more) == 1 else "remarks"
-        about = " about the whole run" if chosen.filters else ""
-        made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), html.ul([html.li(x) for x in more])]))
-    return made
+    return html.p(
+        f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}."
+    )
 
 
 def _say_what_is_left(known: PageVerdict, headline: str, run: str, unlogged: str, files: str) -> str:
@@ -570,12 +580,13 @@ CARDS = 4  # Number of cards shown at once.
 class Leads(NamedTuple):
     """Where the cards of things to do lead.
 
-    * ``rows_of``: the number of rows that each thing to do concerns, by its name.
+    * ``rows_of``: the number of rows that each thing to do concerns, by its name. None if it is not known yet. The
+      cards then lead nowhere.
     * ``traced``: True if the timeline shows something.
     * ``download``: URL of the files, empty without files.
     """
 
-    rows_of: Mapping[str, int]
+    rows_of: Mapping[str, int] | None
     traced: bool
     download: str = ""
 
@@ -583,7 +594,7 @@ class Leads(NamedTuple):
 def answer(
     actions: Sequence[Card],
     time: TimeSplit | None,
-    parts: pd.DataFrame,
+    parts: pd.DataFrame | None,
     chosen: Selection,
     leads: Leads,
     about: Collection[str] | None = None,
@@ -594,12 +605,17 @@ def answer(
 
     * ``time``: the time of a step by kind of work. It is shown if nothing is filtered.
     * ``parts``: the time of the selected GEMMs and convolutions (``queries.sum_time_by_kind``), shown for a filter or a
-      run without traces.
+      run without traces. None if it is not known yet.
     * ``about``: names of the things to do that concern the selected rows. None if nothing is filtered.
     * ``order``: the order of the things to do (``PageVerdict.order``).
     * ``untimed``: number of the selected calls that have no time. NaN if unknown.
     """
-    made = _split_bar(parts, chosen, untimed) if time is None or about is not None else _time_bar(time)
+    if time is not None and about is None:
+        made = _time_bar(time)
+    elif parts is None:
+        made = [html.div(html.span("", class_="bone"), class_="skeleton")]
+    else:
+        made = _split_bar(parts, chosen, untimed)
     shown = [x for x in actions if about is None or x.name in about]
     cards = [_card(x, n, leads, chosen) for n, x in enumerate(shown, 1)]
     if "first" in order and len(shown) > 1:
@@ -691,7 +707,7 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
 
     It is a link to the rows or the part of the timeline that it concerns.
     """
-    rows = leads.rows_of.get(action.name, 0)
+    rows = (leads.rows_of or {}).get(action.name, 0)
     where = None
     if rows:
         where = replace(chosen.cleared(), view="overview", todo=action.name)
@@ -724,7 +740,8 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
             ),
             html.p([html.b("How: "), *_prose(" ".join(how))]),
             *boxed,
-            html.p([*joined, copy], class_="ends") if ends or copy else None,
+            # The line has its place before the lead is known, so that the cards do not move.
+            html.p([*(joined or ["\u00a0"]), copy], class_="ends") if ends or copy or leads.rows_of is None else None,
         ]
     )
 

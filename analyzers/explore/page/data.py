@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
 import duckdb
 
 from analyzers.explore.load.beside import later_first, names
-from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, PageVerdict
+from analyzers.explore.load.job import (
+    FAILED,
+    FILES,
+    FINAL,
+    FIRST,
+    JUDGED,
+    READY,
+    TRIES,
+    VERDICT,
+    VERDICT_FILE,
+    PageVerdict,
+)
 from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.queries import empty_columns, has_kernels, rows_of_todos
 from analyzers.explore.selection import Selection
@@ -29,7 +40,8 @@ DOING = {
         "All problems are read, with their best times. Every other measurement and the analyzers' verdict will follow"
     ),
     TRIES: "All problems and measurements are read. The analyzers' verdict and findings will follow",
-    VERDICT: "Writing the files to download",
+    VERDICT: "The analyzers have run. The tables with their results will follow",
+    FINAL: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
 """Columns of the measurements of one GEMM or convolution, which are read when its details are shown.
@@ -63,8 +75,10 @@ class PageData:
         If it is empty, each override is for the machine on which it was measured.
         """
         self.verdict = PageVerdict()
-        """The results of the analyzers. They are there when ``judged`` is True."""
+        """The headline and the things to do. They are there when ``judged`` is True."""
         self.judged = False
+        self.settled = False
+        """True if the tables have the results of the analyzers, too."""
         self.empty: frozenset[str] = frozenset()
         """Columns of the web page's table that have no value in any row."""
         self.rows_of: Mapping[str, int] = {}
@@ -75,6 +89,8 @@ class PageData:
         self._begun, self._done = time.monotonic(), DOING[""]
         self.version = 0
         """A number that grows whenever there are more data to show."""
+        self.tables_version = 0
+        """A number that grows whenever the tables change."""
         self.reading = reading or StoreReading(url, run, other, target)
         """The processes that load the data. They may have started before this object was made."""
         # One thread per query: a click asks three queries at once, and a second thread for each takes up to a quarter
@@ -83,7 +99,8 @@ class PageData:
         # Without the cache, the metadata of a thousand row groups are half of the time to read a problem.
         self._con.execute("set parquet_metadata_cache = true")
         self._tables = ""
-        self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))
+        self._begins, self._ready, self._tries, self._finished = (threading.Event() for _ in range(4))
+        self._news = threading.Condition()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
@@ -98,6 +115,19 @@ class PageData:
         con = self._con.cursor()
         con.execute(f"use {self._tables}")
         return con
+
+    def wait_for_headline(self, timeout_s: float = 120.0) -> bool:
+        """Wait until the headline or the table ``points`` has been loaded, or loading has failed.
+
+        Returns True if the headline is there, and no table yet.
+        """
+        self._begins.wait(timeout_s)
+        return self.judged and not self._ready.is_set()
+
+    def wait_for_news(self, version: int, timeout_s: float) -> None:
+        """Wait until there are more data than in a ``version``, or for ``timeout_s`` seconds."""
+        with self._news:
+            self._news.wait_for(lambda: self.version != version, timeout_s)
 
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return the measured times of all kernels for the GEMM or convolution in a row of the web page's table.
@@ -135,7 +165,7 @@ class PageData:
     @property
     def final(self) -> bool:
         """True if the numbers of the table and the charts no longer change, because the analyzers have run."""
-        return self.judged or self.finished
+        return self.settled or self.finished
 
     @property
     def doing(self) -> str:
@@ -143,7 +173,7 @@ class PageData:
         if not self._done or self.finished:
             return ""
         # Once the results are there, nothing that the user sees is waited for.
-        return f"{self._done} …" if self.judged else f"{self._done} … {time.monotonic() - self._begun:.0f} s"
+        return f"{self._done} …" if self.settled else f"{self._done} … {time.monotonic() - self._begun:.0f} s"
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until all data are loaded, or loading has failed.
@@ -158,24 +188,40 @@ class PageData:
         self._con.close()
 
     def _listen(self) -> None:
-        steps: dict[str, Callable[[], None]] = {READY: self._load, TRIES: self._load_tries, VERDICT: self._load_verdict}
+        steps: dict[str, Callable[[], None]] = {
+            READY: self._load,
+            VERDICT: self._load_verdict,
+            FINAL: self._load_final,
+            TRIES: self._load_tries,
+        }
         try:
             for step, text in self.reading.steps():
                 if step == FAILED:
                     self.error = text
                     break
                 steps[step]()
-                self._done = DOING[VERDICT if self.judged else step]
-                self.version += step == VERDICT
+                self._done = DOING[FINAL if self.settled else VERDICT if self.judged else step]
+                if step in (VERDICT, FINAL):
+                    self._tell(tables=step == FINAL)
+                self._begins.set()
+                # Only tables need pandas. An earlier import would take time from the process that reads the store.
+                threading.Thread(target=import_module, args=["pandas"], daemon=True).start()
         except EOFError:
             self.error = self.error or "the process that reads the store died (did it run out of memory?)"
         except Exception as error:  # The exception may be of any kind. Its text is shown on the page.
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
-            self.version += 1  # The page asks once more, so that nothing on it waits any longer.
-            self._ready.set()
-            self._tries.set()
+            for event in (self._begins, self._ready, self._tries):
+                event.set()
+            self._tell(tables=True)  # The page asks once more, so that nothing on it waits any longer.
+
+    def _tell(self, *, tables: bool) -> None:
+        """Tell the page that there are more data. ``tables`` is True if the tables have changed."""
+        with self._news:
+            self.version += 1
+            self.tables_version += tables
+            self._news.notify_all()
 
     def _load(self) -> None:
         self._attach(FIRST)
@@ -196,12 +242,15 @@ class PageData:
         self._tries.set()
 
     def _load_verdict(self) -> None:
-        self.verdict = PageVerdict.read(self.reading.folder / "verdict.json")
-        self._attach(JUDGED)
+        self.verdict = PageVerdict.read(self.reading.folder / VERDICT_FILE)
+        self._load_names()
         self.judged = True
-        if not self._ready.is_set():  # A small store is analysed before anything of it is shown
-            self._load_names()
-            self._ready.set()
+
+    def _load_final(self) -> None:
+        self.verdict = PageVerdict.read(self.reading.folder / VERDICT_FILE)
+        self._attach(JUDGED)
+        self.settled = True
+        self._ready.set()
 
     def _attach(self, name: str) -> None:
         """Switch to another database file: from now on, all tables are read from this file."""
@@ -231,8 +280,7 @@ class Pages:
         first = self.first
         if not (chosen.run or chosen.compare):
             return first
-        with contextlib.suppress(LogparseError):
-            first.cursor().close()  # The cursor waits until the runs of the first page are known.
+        first.wait_for_headline()  # Then the runs of the first page are known.
         wanted = (chosen.run or first.run, chosen.compare or first.other)
         # A run is never compared with itself.
         wanted = (wanted[0], "" if wanted[0] == wanted[1] else wanted[1])

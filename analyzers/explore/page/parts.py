@@ -39,11 +39,14 @@ def answer_all_but_chart(pages: Pages, asked: Mapping[str, Any]) -> dict[str, ob
     chosen = _parse_selection(asked)
     page = pages.of(chosen)
     try:
+        only_headline, known = page.wait_for_headline(), progress(page)
+        if unknown := pages.unknown(chosen):
+            told = components.no_such_run(unknown, page.runs, chosen)
+            return {**_FRAME, **known, "verdict": told, "content": "content nothing"}
+        if only_headline:
+            return {**_FRAME, **headline(page, chosen), **known}
         with page.cursor() as con:
-            if unknown := pages.unknown(chosen):
-                told = components.no_such_run(unknown, page.runs, chosen)
-                return {**_FRAME, **progress(page), "verdict": told, "content": "content nothing"}
-            return {**content(con, page, chosen), **progress(page)}
+            return {**content(con, page, chosen), **known}
     except LogparseError as error:
         return {
             **_FRAME,
@@ -96,26 +99,42 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
     * ``names``: the two runs that are compared.
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
+    tables = con if known.final else None
     return {
+        **headline(known, chosen, tables),
         "tabs": components.tabs(chosen, _find_missing_tabs(known)),
         "chips": components.chips(chosen, known.verdict.actions),
-        "verdict": (
-            components.explain_unreadable(known.error)
-            if known.error
-            else components.verdict(known.verdict, total, known.run, chosen, *_change(con, known))
-            if known.judged
-            else components.skeleton()
-        ),
         "filters": components.facets(groups, chosen, final=known.final),
         "base": components.name_base(total, chosen) if known.final else "",
         "runs": components.runs(known.runs, known.run, known.other, chosen, known.verdict.alike),
-        "intro": INTRO[chosen.view],
-        "answer": _answer(con, known, chosen),
         "after": _make_elements_below(con, chosen),
-        "content": f"content {chosen.view}" + " beside" * (chosen.view == "compare" and bool(known.other)),
         "empty": sorted(known.empty),
         "names": [known.run, known.other],
     }
+
+
+def headline(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection | None = None) -> dict[str, object]:
+    """Return the part of ``content`` that is shown before the tables have the results of the analyzers.
+
+    * ``con``: the database with these tables. None as long as they are not there. The numbers that need them, such as
+      sums of times, are then left out.
+    """
+    return {
+        "verdict": _verdict(known, chosen, con),
+        "intro": INTRO[chosen.view],
+        "answer": _answer(known, chosen, con),
+        "content": f"content {chosen.view}" + " beside" * (chosen.view == "compare" and bool(known.other)),
+    }
+
+
+def _verdict(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection | None) -> list[object]:
+    if known.error:
+        return components.explain_unreadable(known.error)
+    if not known.judged or (known.other and con is None):  # The headline of a comparison needs the tables.
+        return components.skeleton()
+    if con is None:
+        return components.verdict(known.verdict, None, known.run, chosen)
+    return components.verdict(known.verdict, queries.totals(con, chosen), known.run, chosen, *_change(con, known))
 
 
 def _find_missing_tabs(known: Known) -> dict[str, str]:
@@ -127,27 +146,34 @@ def _find_missing_tabs(known: Known) -> dict[str, str]:
 
 
 def progress(page: PageData) -> dict[str, object]:
-    """Return how far the data are loaded: their version, whether more will come, and a text for the user."""
-    return {"version": page.version, "finished": page.finished, "doing": page.doing}
+    """Return how far the data are loaded: their versions, whether more will come, and a text for the user."""
+    versions = {"version": page.version, "tables": page.tables_version}
+    return {**versions, "finished": page.finished, "doing": page.doing}
 
 
-def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> list[object]:
+def _answer(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection | None) -> list[object]:
     if chosen.view == "overview":
-        files = FILES_URL + replace(chosen.cleared(), view="overview").url() if known.files else ""
-        if not known.judged:
-            return [html.div([html.span("", class_="bone") for _ in range(3)], class_="skeleton")]
-        about = queries.todos(con, chosen) if chosen.filters else None
-        of, leads = known.verdict, components.Leads(known.rows_of, known.traced, files)
-        untimed = queries.totals(con, chosen)["untimed_calls"]
-        return components.answer(
-            of.actions, of.time, queries.sum_time_by_kind(con, chosen), chosen, leads, about, untimed, of.order
-        )
+        return _what_to_do(known, chosen, con)
     if chosen.view == "compare":
         if not known.other:
             return components.offer_comparisons(known.runs, known.run, chosen, known.verdict.alike)
-        names, judged = (known.run, known.other), known.judged or known.finished
-        return components.comparison(known.verdict, names, queries.changes(con, chosen), judged=judged)
+        changed = None if con is None else queries.changes(con, chosen)
+        return components.comparison(known.verdict, (known.run, known.other), changed)
     return []
+
+
+def _what_to_do(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection | None) -> list[object]:
+    """Return the main part of the overview: where the time goes, and the cards of things to do."""
+    if not known.judged or (chosen.filters and con is None):
+        return [html.div([html.span("", class_="bone") for _ in range(3)], class_="skeleton")]
+    of, files = known.verdict, FILES_URL + replace(chosen.cleared(), view="overview").url() if known.files else ""
+    if con is None:
+        leads = components.Leads(None, traced=False, download=files)
+        return components.answer(of.actions, of.time, None, chosen, leads, order=of.order)
+    about = queries.todos(con, chosen) if chosen.filters else None
+    parts, untimed = queries.sum_time_by_kind(con, chosen), queries.totals(con, chosen)["untimed_calls"]
+    leads = components.Leads(known.rows_of, known.traced, files)
+    return components.answer(of.actions, of.time, parts, chosen, leads, about, untimed, of.order)
 
 
 def _change(con: duckdb.DuckDBPyConnection, known: Known) -> tuple[list[str], str]:
@@ -293,8 +319,19 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Answer the browser's question of how far the data are loaded. The browser repeats it until all are loaded."""
-    return progress(pages.of(_parse_selection(asked)))
+    """Answer the browser's question of how far the data are loaded. The browser repeats it until all are loaded.
+
+    If the browser names the ``version`` that it has, the answer waits until there is another one, but no longer than
+    ``_NEWS_S``.
+    """
+    page, version = pages.of(_parse_selection(asked)), asked.get("version")
+    if isinstance(version, int) and not page.finished:
+        page.wait_for_news(version, _NEWS_S)
+    return progress(page)
+
+
+_NEWS_S = 1.0
+"""Longest time without an answer to ``watch``, in seconds: the browser shows how many seconds loading has taken."""
 
 
 PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {

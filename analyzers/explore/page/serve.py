@@ -11,7 +11,6 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from analyzers.explore.load.reader import StoreReading
 from analyzers.explore.page.address import LOOPBACK, leading_to, tunnel
 from logparse.errors import LogparseError
+from logparse.lazy import import_numpy
 
 if TYPE_CHECKING:
     from analyzers.explore.page.data import Pages
@@ -66,6 +66,7 @@ def explore(
     reading = StoreReading(url, run, compare, facts)
     pages: Pages | None = None
     try:
+        import_numpy()
         from analyzers.explore.load.beside import find_run_to_compare
         from logparse.store import open_store
 
@@ -91,8 +92,6 @@ def explore(
                 say(
                     f"warning: {host} can be reached by others; everyone with this address and token can read the store"
                 )
-            # The first page needs no table, so pandas is imported while the browser fetches it.
-            threading.Thread(target=import_module, args=["pandas"], daemon=True).start()
             server.serve_forever()
     except KeyboardInterrupt:
         pass

@@ -169,9 +169,16 @@ def test_the_page_shows_progress_until_the_analysis_is_there(
         card = part(client, "card", search=f"?problem={listed['rows'][0]['id']}", theme="light")
         assert "being analysed" in str(card)
         reading.next.release()
+        assert wait_until(partial(begins, "The analyzers have run")), line()
+        overview = part(client, "surroundings", search="?view=overview")
+        assert data.verdict.headline[1:] in str(overview["verdict"]), "all but the first letter, which is a capital"
+        assert "Run demo." not in str(overview["verdict"]), "no sum that would change"
+        assert "cards" in str(overview["answer"])
+        assert not part(client, "rows", search="", start=0, end=9)["final"], "the tables are still the first ones"
+        reading.next.release()
         assert wait_until(partial(begins, "Writing the files")), line()
         overview = part(client, "surroundings", search="?view=overview")
-        assert "calls of" in str(overview["verdict"])
+        assert "Run demo." in str(overview["verdict"])
         assert "%" in overview["filters"][0]["entries"][0]["share"]
         assert part(client, "rows", search="", start=0, end=1)["rows"][0]["time_us"] > 0
         before = part(client, "watch")["version"]
@@ -181,6 +188,56 @@ def test_the_page_shows_progress_until_the_analysis_is_there(
         assert part(client, "watch")["finished"]
         assert part(client, "watch")["version"] > before, "nothing on the page waits for more"
         assert data.verdict.headline
+    finally:
+        data.close()
+
+
+@pytest.mark.usefixtures("read_here")
+def test_a_small_store_shows_its_headline_before_its_tables(sampled: Store) -> None:
+    reading = Stepwise(sampled.url)
+    data = PageData(sampled.url, reading=reading)
+    client = app.application(data).test_client()
+    try:
+        reading.next.release()
+        overview = part(client, "surroundings", search="?view=overview")
+        assert data.verdict.headline[1:] in str(overview["verdict"])
+        assert "Run demo." not in str(overview["verdict"]), "the sums are in no table yet"
+        cards = str(overview["answer"])
+        assert data.verdict.actions[0].title[1:] in cards
+        assert "Show " not in cards, "no row to show is known yet"
+        assert (overview["tabs"], overview["filters"], overview["runs"]) == ([], [], [])
+        filtered = part(client, "surroundings", search="?view=overview&dtype=FP16")
+        assert "cards" not in str(filtered["answer"]), "which cards are about these rows is not known yet"
+        assert "no run" in str(part(client, "surroundings", search="?run=never")["verdict"]).lower()
+        (before, tables) = (overview["version"], overview["tables"])
+        asked = time.monotonic()
+        reading.next.release()
+        assert wait_until(lambda: data.settled)
+        news = part(client, "watch", search="", version=before)
+        assert (news["version"], news["tables"]) == (before + 1, tables + 1)
+        assert time.monotonic() - asked < PATIENCE_S
+        overview = part(client, "surroundings", search="?view=overview")
+        assert "Run demo." in str(overview["verdict"])
+        assert "Show " in str(overview["answer"])
+    finally:
+        data.close()
+
+
+@pytest.mark.usefixtures("read_here")
+def test_the_answer_about_progress_waits_for_news(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analyzers.explore.page.parts._NEWS_S", PATIENCE_S)
+    reading = Stepwise(sampled.url)
+    data = PageData(sampled.url, reading=reading)
+    client, told = app.application(data).test_client(), list[dict[str, Any]]()
+    asking = threading.Thread(target=lambda: told.append(part(client, "watch", search="", version=0)), daemon=True)
+    try:
+        asking.start()
+        asking.join(0.3)
+        assert not told, "there is no news yet"
+        reading.next.release()
+        asking.join(PATIENCE_S)
+        assert told[0]["version"] == 1
+        assert part(client, "watch", search="", version=0)["version"] == 1, "known news is told at once"
     finally:
         data.close()
 
