@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import ctypes
-import weakref
 from typing import Any, Deque, Optional, Tuple
 
 import torch
@@ -21,18 +20,25 @@ _PENDING = 256
 """
 
 
-_events = weakref.WeakSet()  # type: weakref.WeakSet[Any]
-"""All events on the GPU that still exist."""
+class _OnGpu:
+    """A moment on the GPU: an event of PyTorch.
 
-
-def never_delete_events() -> None:
-    """Keep all events on the GPU until the process ends. Call this in a process that the job has just forked.
-
-    Such a process cannot use the GPU, and CUDA ends a process that deletes an event without it.
+    A process that the job has forked never deletes an event of its parent. Such a process cannot use the GPU, and CUDA
+    ends a process that deletes an event without it.
     """
-    for event in list(_events):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
-    _events.clear()
+
+    # The event itself must not be weakly referenced: some versions of PyTorch crash when such an event is deleted.
+    __slots__ = ("event", "process")
+
+    def __init__(self, event: Any) -> None:
+        self.event, self.process = event, Python.getpid()
+
+    # The functions are arguments, because the module may be gone already when the process ends.
+    def __del__(
+        self, getpid: Any = Python.getpid, keep: Any = ctypes.pythonapi.Py_IncRef, of: Any = ctypes.py_object
+    ) -> None:
+        if getpid() != self.process:
+            keep(of(self.event))
 
 
 def now() -> Any:
@@ -45,14 +51,13 @@ def now() -> Any:
     if ordinary.is_capturing():
         return None
     event = torch.cuda.Event(enable_timing=True)
-    _events.add(event)
     # The host does not wait for the event.
     event.record()
-    return event
+    return _OnGpu(event)
 
 
 def has_passed(moment: Any) -> bool:
-    return isinstance(moment, float) or bool(moment.query())
+    return isinstance(moment, float) or bool(moment.event.query())
 
 
 def us_between(start: Any, end: Any) -> Optional[float]:
@@ -63,7 +68,7 @@ def us_between(start: Any, end: Any) -> Optional[float]:
     if isinstance(start, float) or isinstance(end, float):
         return 1e6 * (end - start) if type(start) is type(end) else None
     try:
-        return 1e3 * float(start.elapsed_time(end))
+        return 1e3 * float(start.event.elapsed_time(end.event))
     except RuntimeError:  # the events belong to two devices
         return None
 
@@ -91,7 +96,7 @@ class Timer:
         while self.pending and (wait or len(self.pending) > _PENDING or has_passed(self.pending[0][3])):
             series, kind, start, end = self.pending.popleft()
             if not has_passed(end):
-                end.synchronize()
+                end.event.synchronize()
             us = us_between(start, end)
             if us is not None:
                 series.add_time(kind, us)

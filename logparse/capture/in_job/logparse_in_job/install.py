@@ -62,7 +62,7 @@ def _install(found: Observer) -> None:
     _wrap_functions(found)
     if found.trial is not None:
         _wrap_saving(found)
-    os.register_at_fork(before=found.give_up_window, after_in_child=found.begin_in_child)
+    os.register_at_fork(before=found.give_up_window, after_in_child=found.reset)
     atexit.register(_at_end, found, found.at_end)
     multiprocessing_util.register_after_fork(found, _when_started_by_multiprocessing)
     if found.traced:

@@ -103,15 +103,13 @@ class Observer:
         self.lean = Lean(self.here.calls)
         self.usual_begin, self.over, self.step_ended = functions(self)
         self._first_process = Python.getpid()
-        self._begin()
+        self.reset()
 
-    def begin_in_child(self) -> None:
-        """Begin to observe a process that the job has just forked."""
-        clock.never_delete_events()
-        self._begin()
+    def reset(self) -> None:
+        """Begin to observe this process from the start: no step has been counted or traced yet.
 
-    def _begin(self) -> None:
-        """Begin to observe this process from the start: no step has been counted or traced yet."""
+        This is called when the job starts, and in each process that the job forks.
+        """
         self._lock = threading.Lock()
         self.here.begin_anew()
         self.lean.begin_anew(self.here.calls)
