@@ -104,11 +104,10 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     made = {type(x.remedy).__name__: y for x, y in _todos(recommend(everything(), Settings()))}
     apply, search = made["UseRows"], made["Search"]
     assert apply.saves.split()[-1] in ("µs", "ms")
-    write, check = "logparse recommend --store S --run r --out overrides-r", "logparse verify --store S r after"
+    write = "logparse recommend --store S --run r --out overrides-r"
     assert apply.lines[-3:-1] == (write, "logparse run --with overrides-r -- JOB")
-    assert apply.lines[-1] == (
-        f"logparse capture --store S --run after -- logparse run --with overrides-r -- JOB && {check} overrides-r"
-    ), "it ends with the check, as in the terminal"
+    check = "logparse run --store S --with overrides-r --verify r -- JOB"
+    assert apply.lines[-1] == check, "it ends with the check, as in the terminal"
     assert [label for label, _ in apply.commands] == ["confirm", "write", "apply", "check"]
     assert [label for label, _ in search.commands] == ["write", "search", "ingest", "again"]
     assert search.saves.startswith("≈ "), "an estimate is marked"

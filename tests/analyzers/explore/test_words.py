@@ -110,7 +110,7 @@ def test_remarks_that_void_results_come_first() -> None:
 
 
 def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
-    lines = (("write", "logparse recommend --out overrides"), ("check", "logparse capture -- JOB && logparse verify"))
+    lines = (("write", "logparse recommend --out overrides"), ("check", "logparse run --verify r -- JOB"))
     boxed: Any = components._box_commands(lines, "lines-1")[0]
     box, note = boxed.children
     code = box.children
@@ -118,11 +118,11 @@ def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
     assert _join_texts(code) == "\n".join(line for _, line in lines)
     assert [x.attributes["data-label"] for x in code.children] == ["write", "check"]
     assert note.children == (
-        "JOB is the command of the job. Apply runs JOB with the files; check runs it so, too, and proves that the "
-        "files are used. Times need capture --trace 2 for both runs."
+        "JOB is the command of the job. Check is apply with logs, once: it proves that the files are used. It also "
+        "compares the times if this run has a trace."
     )
     assert "JOB" not in drawn(replace(CARD, commands=lines[:1]))
-    assert "check runs" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
+    assert "Check is" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
 
 
 def _join_texts(component: Any) -> str:

@@ -27,7 +27,7 @@ class _OnGpu:
     ends a process that deletes an event without it.
     """
 
-    # The event itself must not be weakly referenced: some versions of PyTorch crash when such an event is deleted.
+    # Weak references to the events themselves would find them, too, but made jobs with PyTorch 2.11 crash at their end.
     __slots__ = ("event", "process")
 
     def __init__(self, event: Any) -> None:
