@@ -194,7 +194,13 @@ def run(
 @verb("logparse tune --budget 10m -- python train.py", passes_on=True)
 def tune(
     command: opt.Job,
-    budget: Annotated[str, option("Measure for at most this long, for example 90s or 10m.")] = "10m",
+    budget: Annotated[
+        str,
+        option(
+            "Time single GPU calls for at most this long, for example 90s or 10m. The runs of the job take time of "
+            "their own: `tune` starts it several times."
+        ),
+    ] = "10m",
     trace: Annotated[
         str, option("Trace this many steps (or requests) at a time, or trace for a time such as 2s.")
     ] = "2",
@@ -218,7 +224,11 @@ def tune(
     ] = "",
     store: opt.Store = None,
 ) -> Answer:
-    """Find what makes a job faster and prove it: capture, replay, recommend, run the job again, verify."""
+    """Find what makes a job faster and prove it: capture, replay, recommend, run the job again, verify.
+
+    The exit code is the job's if it fails. 4: the job did no GPU work that could be measured. 125: the changes did not
+    take effect. 130: Ctrl-C.
+    """
     from analyzers.replay.replay import seconds
     from analyzers.tune import verb
     from logparse.capture.plan import trace_of

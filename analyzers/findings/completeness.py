@@ -20,7 +20,8 @@ from analyzers.evidence.tables import Settings, Tables, query_frames
 from analyzers.findings.finding import Analyzer
 from analyzers.job.double_counts import remarks_in
 from logparse.libraries.kinds.line_prefixes import SHARED
-from logparse.libraries.own import library_errors
+from logparse.libraries.own import library_errors, machine_facts
+from logparse.libraries.torch_profiler import profiler
 from logparse.libraries.torch_profiler.inputs import STEP_KINDS, UNREAD
 from logparse.model import Finding
 from logparse.store import Store
@@ -82,8 +83,8 @@ def missing(store: Store) -> list[str]:
 
 
 _READ: Mapping[str, str] = {
-    "sources": "source_id text, run text, path text, bytes int, pid_from text, ended text, call_lines int, "
-    "message_lines int, measurement_lines int, fact_lines int, reject_lines int",
+    "sources": "source_id text, run text, path text, format text, bytes int, pid_from text, ended text, "
+    "call_lines int, message_lines int, measurement_lines int, fact_lines int, reject_lines int",
     "calls": "source_id text, run text, category text, kind text, problem text, pid int, count int, by_tool bool, "
     "solution text",
     "workload": "run text, kind text, pid int, calls int, calls_from text",
@@ -113,10 +114,20 @@ _ENDS = f"""
     {_OF_LOG} select path, ended from sources where run = $run and ended is not null
     union select coalesce(path, source_id), 'inside a message' from process_messages left join paths using (source_id)
     where run = $run and contains(text, 'log ends inside') order by all"""
-_SILENT = """ -- the trace of a graph's capture only names what the graph's launches run
-    select coalesce(bytes = 0, false), path from sources
-    where run = $run and list_sum([call_lines, message_lines, measurement_lines, fact_lines]) = 0
-        and path not like '%/capture_traces/%' order by path"""
+_IS_TRACE = f"contains(coalesce(format, ''), {sql_text(profiler.FORMAT.name)})"
+_IS_STDERR = f"""
+    parse_filename(path) = {sql_text(machine_facts.STDERR_NAME)} and parse_dirpath(path) in (
+        select parse_dirpath(path) from sources
+        where run = $run and parse_filename(path) = {sql_text(machine_facts.FILE_NAME)})"""
+"""SQL condition: ``capture`` made this copy of the job's standard error. Only some jobs print lines of a log there."""
+_SILENT = f""" -- the trace of a graph's capture only names what the graph's launches run
+    with files as (select * from sources where run = $run and path not like '%/capture_traces/%' and not ({_IS_STDERR}))
+    select case when bytes = 0 then 'empty'
+                when coalesce(format, 'foreign') = 'foreign' or coalesce(reject_lines, 0) > 0 then 'unread'
+                when {_IS_TRACE} then 'trace' else 'unused' end,
+           path, (select count(*) from files where {_IS_TRACE})
+    from files where list_sum([call_lines, message_lines, measurement_lines]) = 0
+        and (fact_lines = 0 or {_IS_TRACE}) order by path"""
 _WITHOUT_INPUTS = f"""
     select function, cast(sum(count) as bigint) from process_messages
     where run = $run and text = {sql_text(UNREAD)} group by function having sum(count) > 0 order by function"""
@@ -205,20 +216,36 @@ def _ends(rows: Rows) -> Iterator[str]:
 
 
 def _remark_on_silent_files(rows: Rows) -> Iterator[str]:
-    """Yield two remarks at most: one about all empty files, one about all files without a readable line.
+    """Yield a remark for each reason why files show nothing about GPU work. Each remark is about all of its files.
 
     A remark for each file would be too much, because a folder may contain hundreds of them.
     """
-    for empty in (True, False):
-        paths = [path for is_empty, path in rows if is_empty == empty]
-        listed = ", ".join(map(short_path, paths[:_NAMED])) + " …" * (len(paths) > _NAMED)
-        if paths and empty:
-            yield f"{pluralize(len(paths), 'empty file')}: {listed}"
-        elif paths:
-            yield (
-                f"no line could be read in {pluralize(len(paths), 'file')}: {listed}. If one of them is a log, compare "
-                "it with the formats that `logparse formats` lists"
-            )
+    for state, remark in _SILENT_STATES.items():
+        paths = [path for x, path, _ in rows if x == state]
+        if paths:
+            listed = ", ".join(map(short_path, paths[:_NAMED])) + " …" * (len(paths) > _NAMED)
+            yield remark(len(paths), listed, rows[0][2])
+
+
+def _remark_on_traces(silent: int, listed: str, traces: int) -> str:
+    if silent < traces:
+        return f"{silent:,} of {traces:,} traces contain no GPU kernel: {listed}"
+    return (
+        f"no GPU kernel in {pluralize(silent, 'trace')}: {listed}. The job ran on a CPU, or the profiler recorded no "
+        "GPU. Trace the job where its Python prints True for `torch.cuda.is_available()`"
+    )
+
+
+_SILENT_STATES: Mapping[str, Callable[[int, str, int], str]] = {
+    "empty": lambda files, listed, _: f"{pluralize(files, 'empty file')}: {listed}",
+    "trace": _remark_on_traces,
+    "unread": lambda files, listed, _: (
+        f"no line could be read in {pluralize(files, 'file')}: {listed}. If one of them is a log, compare it with the "
+        "formats that `logparse formats` lists"
+    ),
+    "unused": lambda files, listed, _: f"no call, time or fact in {pluralize(files, 'recognised file')}: {listed}",
+}
+"""The remark for each state of a file that shows nothing. Arguments: such files, their names, and traces in total."""
 
 
 def _ranks(rows: Rows) -> Iterator[str]:

@@ -18,6 +18,7 @@ from analyzers.recommend.override_files import TargetFiles, make_files, searches
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import name_proposal, rows
 from analyzers.recommend.todo_from_actions import find_hidden_changes
+from analyzers.recommend.verdict import verdict
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding
@@ -153,6 +154,11 @@ def choose_folder(run: str) -> Path:
     return FOLDER if earlier in (None, run) else FOLDER.with_name(f"{FOLDER.name}-{file_name(run)}")
 
 
+def has_content(found: Recommendation) -> bool:
+    """Tell whether there is something to apply, to search, to do or to read, so that its files are worth a folder."""
+    return bool(found.findings or found.actions or verdict(found).todo)
+
+
 def answer(
     found: Recommendation,
     settings: Settings,
@@ -169,7 +175,8 @@ def answer(
 
     The list of things to do is returned even if the files cannot be written.
 
-    * ``out`` is the folder for the files. None: ``choose_folder`` chooses it.
+    * ``out`` is the folder for the files. None: ``choose_folder`` chooses it. Then nothing is written if there is
+      nothing to do and the folder has no files of this run.
     * ``n`` limits the number of things to do.
     * ``explain`` is the number or name of one thing to do. Then everything about it is returned, and nothing is
       written.
@@ -180,13 +187,16 @@ def answer(
     if explain is not None:
         return Answer(screen.explain_change(found, explain), table, "recommend")
     chosen = choose_folder(found.run) if out is None else out
-    own_folder, out = out is None and chosen != FOLDER, chosen
+    has_files = has_content(found)
+    # Files of an earlier answer about this run are replaced, so that nobody applies them by mistake.
+    writes = has_files or out is not None or documents.run_of_files(chosen) == found.run
+    own_folder, out = out is None and chosen != FOLDER and has_files, chosen
     errors: list[str] = []
     made: list[Emission] = []
     renamed: list[str] = []
     told: list[str] = []
     try:
-        made, told = write(found, settings, out, gpus, own)
+        made, told = write(found, settings, out, gpus, own) if writes else ([], [])
         renamed = [x for x in told if x.endswith(".old")]
     except OSError as error:
         errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]

@@ -45,6 +45,7 @@ from logparse.capture.run import Say, capture
 from logparse.ingest import Ingested, ingest
 from logparse.ingest.input_file import CAPTURES
 from logparse.libraries.kinds.format import Emission
+from logparse.output import UNCHECKED
 from logparse.output.files import write_file
 from logparse.store import Store, command_line
 from logparse.text import cut_to_width, format_difference, pluralize
@@ -85,7 +86,8 @@ def tune(
 ) -> int:
     """Make a job faster: find changes, make them, measure the gain. Raises InputError and MeasuringError.
 
-    The exit code is the job's, 130 after Ctrl-C, or ``NOT_APPLIED`` if nothing shows that the changes were made.
+    The exit code is the job's, 130 after Ctrl-C, ``NOT_APPLIED`` if nothing shows that the changes were made, or
+    ``UNCHECKED`` if the job did no GPU work that could be measured.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
@@ -177,7 +179,7 @@ class _Job:
 
         Returns this object, or a new one if there was a second run.
         """
-        self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
+        self.say("1/5 capture: running the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
         code, read = self._captured(self.command, self.first, self.environ, self.run)
         if code:
@@ -185,6 +187,13 @@ class _Job:
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():
                 self.say(f"the job ended with exit code {code} and is not run again; {self.goes_on}")
             raise _EndedError(code)
+        if self.ran_without_gpu(read):
+            self.say(
+                f"tune ends after this run of the job: {_name_traced(read)} ran no GPU kernel, and logparse found no "
+                "GPU on this machine, so there is nothing to measure. Run it where the job's Python prints True for "
+                "`torch.cuda.is_available()`"
+            )
+            raise _EndedError(UNCHECKED)
         job, found = self, units(tables_of(self.store, self.run))
         # A job that is too short for steady step times is run a second time.
         short = time.monotonic() - begun <= AT_MOST_S and found is not None
@@ -194,18 +203,29 @@ class _Job:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("the libraries' logs contain no calls, so there is nothing to measure and nothing to change")
-                raise _EndedError  # The tuning ends before the run that only times units.
+                raise _EndedError(UNCHECKED)  # The tuning ends before the run that only times units.
         if short:
             job.timed_alone()
         return job
+
+    def ran_without_gpu(self, read: Sequence[Ingested]) -> bool:
+        """Tell whether the job surely did no GPU work: no kernel is traced, no call is logged, and no GPU is known.
+
+        Without a trace this is not sure, because the job may have run on another machine.
+        """
+        tables = tables_of(self.store, self.run)
+        facts = tables.facts[tables.facts["run"] == self.run]
+        has_gpu = bool(facts["name"].isin(["arch", "device"]).any())
+        idle = not any(x.calls for x in read) and tables.kernels[tables.kernels["run"] == self.run].empty
+        return bool(_name_traced(read)) and idle and not has_gpu
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
         """Run a short job once more and trace the middle of its steps, because its step times never became steady."""
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
         self.say(
-            f"    {pluralize(first.count, first.word)} are too few for steady times: run the job once more, and "
-            "begin the trace in the middle of the job"
+            f"    {pluralize(first.count, first.word)} are too few for steady times: running the job once more, "
+            "with a trace that begins in the middle of the job"
         )
         trace = replace(self.tuning.trace, expected=first.count)
         how = replace(plan(self.command, trace=trace, environ=self.environ), copy=self.first.copy)
@@ -232,7 +252,7 @@ class _Job:
 
         Logs slow the host, and some jobs run at half of their speed with them.
         """
-        self.say("    run the job once more without logs and profiler, to time its steps")
+        self.say("    running the job once more without logs and profiler, to time its steps")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         times = run_alone((self.command, self.environ), folder, unit, self.say, self.starts)
@@ -247,7 +267,7 @@ class _Job:
             self.say(f"warning: {line}")
 
     def time_kernels(self) -> None:
-        what = "time the job's calls with each action, then search for faster kernels"
+        what = "timing the job's calls with each action, then searching for faster kernels"
         self.say(f"2/5 replay: {what}, for at most {self.tuning.budget_s:,.0f} s")
         log = self.tuning.out / f"{self.run}-replay.log"
         with _output_in(log):
@@ -317,7 +337,7 @@ class _Job:
         return True
 
     def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> _Again:
-        self.say(f"4/5 run the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
+        self.say(f"4/5 running the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
         # TunableOp reads no tuned rows while it records untuned keys (PyTorch 2.10 and later).
         again = plan(words, trace=self.tuning.trace, leave_out=["tunableop"], environ=environ)
@@ -479,16 +499,18 @@ def _name_unmeasured_changes(gone: Sequence[ActionResult], there: Sequence[Actio
         yield cut_to_width(f"  would save time, but were not timed together with these changes: {names}")
 
 
-def _without_kernels(read: Sequence[Ingested]) -> str:
-    """Explain to the user why the trace has no GPU kernel, as far as the job's files show the reason."""
+def _name_traced(read: Sequence[Ingested]) -> str:
+    """Return the number of processes that wrote a trace of their steps as words. Empty if no process wrote a trace."""
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
-    if processes:
-        were = "process" if len(processes) == 1 else "processes"
-        why = f"{len(processes)} traced {were} ran no GPU kernel (on a CPU?)"
-    else:
-        why = (
-            "no process wrote a trace: the job ended before the times of its steps became steady, or its Python was "
-            "not started with this command's environment"
-        )
-    return f"no GPU kernel was traced, so no action can be compared with the whole job: {why}"
+    return pluralize(len(processes), "traced process") if processes else ""
+
+
+def _without_kernels(read: Sequence[Ingested]) -> str:
+    """Explain to the user why the trace has no GPU kernel, as far as the job's files show the reason."""
+    if traced := _name_traced(read):
+        return f"{traced} ran no GPU kernel, so no action can be compared with the whole job"
+    return (
+        "no process wrote a trace, so no action can be compared with the whole job: the job ended before the times of "
+        "its steps became steady, or its Python was not started with this command's environment"
+    )

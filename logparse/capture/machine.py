@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -123,6 +125,8 @@ def torch_facts() -> dict[str, str]:
 
     Validators are versions and other facts which a machine must have in common with a TunableOp file to use it.
     """
+    if version := _version_of_cpu_build():
+        return {"pytorch_version": version}
     import torch
 
     out = {"pytorch_version": torch.__version__.partition("+")[0]}
@@ -139,6 +143,19 @@ def torch_facts() -> dict[str, str]:
         validators: Iterable[tuple[str, str]] = torch.cuda.tunable.get_validators()
         out.update((f"validator:{key}", value) for key, value in validators)
     return out
+
+
+def _version_of_cpu_build() -> str:
+    """Return the version of the torch that ``import torch`` would find, if it is built for CPUs alone. Else "".
+
+    Such a torch knows nothing else of the machine, and its import takes seconds.
+    """
+    with contextlib.suppress(Exception):  # An unusual torch is imported instead.
+        spec = importlib.util.find_spec("torch")
+        stated = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
+        if "cuda" in stated and "hip" in stated and not (stated["cuda"] or stated["hip"]):
+            return str(stated["__version__"]).partition("+")[0]
+    return ""
 
 
 def _device(properties: Any) -> dict[str, str]:

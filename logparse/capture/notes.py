@@ -32,6 +32,11 @@ class Observed:
     sorts: frozenset[str]
     notes: Counter[str]
 
+    @property
+    def lacks_trace(self) -> bool:
+        """True if a process of the job told why it has no trace."""
+        return any(note.startswith("no trace:") for note in self.notes)
+
     def lines(self) -> Iterator[str]:
         """Yield the lines to print: each remark once, with the number of processes if several wrote the same remark."""
         for note, number in self.notes.items():
@@ -75,8 +80,7 @@ def explain_missing_trace(folder: Path, found: Observed, command: Sequence[str])
 
     Returns an empty text if the job's steps were counted, if there is a trace, or if a process of the job told why not.
     """
-    told = any(note.startswith("no trace:") for note in found.notes)
-    if found.units or told or any(folder.glob(TRACES)):
+    if found.units or found.lacks_trace or any(folder.glob(TRACES)):
         return ""
     if not found.processes:
         why = kept_out.reason(command) or f"logparse saw no step of the job: {kept_out.NO_TORCH}"

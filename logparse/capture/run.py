@@ -16,6 +16,7 @@ from logparse.capture import applied, job, machine
 from logparse.capture.kept_input import KeptInput
 from logparse.capture.plan import Plan
 from logparse.errors import InputError, LogparseError
+from logparse.libraries.own.machine_facts import FILE_NAME, STDERR_NAME, dump
 from logparse.output.files import write_file
 from logparse.text import make_printable
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from logparse.ingest import Ingested
     from logparse.store import Store
 
-FACTS_FILE, STDERR_FILE = "facts.json", "stderr.log"
 _PROBE_SECONDS = 120
 _LOGGING = ("HIPBLASLT_LOG", "CUBLASLT_LOG", "MIOPEN_LOG", "MIOPEN_ENABLE_LOGGING", "PYTORCH_TUNABLEOP_")
 
@@ -67,14 +67,14 @@ def capture(
     for warning in plan.warnings:
         say(f"warning: {make_printable(warning)}")
     say(f"the logs go to {make_printable(str(plan.folder))}")
-    errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
+    errors = plan.folder / STDERR_NAME if plan.copy_stderr else None
     ended = job.run(command, made, errors, plan.copy, stdin)
     if ended.not_run:
         say(f"error: {make_printable(command[0])}: {ended.not_run}")
         return ended.code, []
     for line in _report_losses(plan, ended):
         say(f"warning: {make_printable(line)}")
-    for line in _observation(plan, command):
+    for line in _observation(plan, command, ended):
         say(make_printable(line))
     try:
         return ended.code, _read(command, plan, store, say, run, environ)
@@ -88,10 +88,9 @@ def _read(
     command: Sequence[str], plan: Plan, store: Store, say: Say, run: str | None, environ: Mapping[str, str]
 ) -> list[Ingested]:
     from logparse.ingest import ingest
-    from logparse.libraries.own.machine_facts import dump
 
     facts = facts_of_job(command, environ)
-    write_file(plan.folder / FACTS_FILE, dump(facts).encode(), within=plan.folder)
+    write_file(plan.folder / FILE_NAME, dump(facts).encode(), within=plan.folder)
     results = ingest([str(plan.folder)], store, run=run)
     for result in results:
         if result.state == "failed":
@@ -125,20 +124,21 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
     return environ
 
 
-def _observation(plan: Plan, command: Sequence[str]) -> Iterator[str]:
+def _observation(plan: Plan, command: Sequence[str], ended: job.Ended) -> Iterator[str]:
     """Yield the lines that tell the user what was seen of the job while it ran.
 
-    If traces were wanted but none was written, a line states the reason.
+    If traces were wanted but none was written, a line states the reason. A failure of the job is named first, because
+    the job may have lacked steps only because it failed.
     """
     from logparse.capture import notes
 
     found = notes.read_observed_steps(plan.folder)
-    yield from found.lines()
-    if line := notes.never_called(found, plan.unit):
-        yield line
     # No reason is given if the job's steps were counted.
-    if plan.traced and (line := notes.explain_missing_trace(plan.folder, found, command)):
-        yield line
+    missing = notes.explain_missing_trace(plan.folder, found, command) if plan.traced else ""
+    if ended.code and not ended.killed_by and (missing or found.lacks_trace):
+        yield f"the job failed with exit code {ended.code}, so it may have ended before a trace was possible"
+    yield from found.lines()
+    yield from filter(None, (notes.never_called(found, plan.unit), missing))
 
 
 def _report_losses(plan: Plan, ended: job.Ended) -> Iterator[str]:

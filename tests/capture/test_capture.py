@@ -493,6 +493,16 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
         assert interpreter(other) == sys.executable
 
 
+@pytest.mark.parametrize("cuda", [None, "12.8"])
+def test_a_torch_for_cpus_is_not_imported_for_its_version(cuda: str | None, tmp_path: Path) -> None:
+    """The import of torch takes seconds. A torch for CPUs alone knows only its version, which a file of it states."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/version.py").write_text(f"__version__ = '2.13.0+local'\ncuda = {cuda!r}\nhip = None\n")
+    (tmp_path / "torch/__init__.py").write_text("raise ImportError('imported')")
+    found = facts_of_job([sys.executable], {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert found.get("pytorch_version") == (None if cuda else "2.13.0")
+
+
 def test_facts_come_from_the_jobs_own_python(tmp_path: Path) -> None:
     """``capture`` gets facts about the machine from the torch that the job's own Python imports.
 

@@ -200,6 +200,21 @@ def test_equal_notes_are_printed_once(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_failure_is_named_before_the_missing_trace(code: int, tmp_path: Path) -> None:
+    """A job that failed has no trace because it failed. So the failure comes first."""
+    writes = f"""
+        import json, os, sys
+        with open(os.path.join(os.environ["LOGPARSE_TRACE_DIR"], "units_1.json"), "w") as file:
+            json.dump({{"logparse_units": "time", "kinds": {{}}, "notes": ["no trace: too short"]}}, file)
+        sys.exit({code})
+    """
+    done = behaviour([*capturing(tmp_path), *program(tmp_path, writes)], tmp_path / "here")
+    failed = "logparse: the job failed with exit code 3, so it may have ended before a trace was possible\n"
+    told = [x for x in done.ours if x.startswith(("logparse: the job failed", "logparse: no trace"))]
+    assert (done.code, told) == (code, [failed] * bool(code) + ["logparse: no trace: too short\n"])
+
+
 def test_units_that_no_process_made_are_said_to_be_so(tmp_path: Path) -> None:
     writes = """
         import json, os

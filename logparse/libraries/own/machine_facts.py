@@ -23,7 +23,8 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import FACTS, Fact, Reject
 from logparse.target import as_hip_counts
 
-FILE_NAME = "facts.json"
+FILE_NAME, STDERR_NAME = "facts.json", "stderr.log"
+"""Names of two files of ``logparse capture`` in one folder: these facts, and a copy of the job's standard error."""
 _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d])')
 
 

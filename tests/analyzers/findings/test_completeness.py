@@ -119,3 +119,51 @@ def test_many_unknown_files_are_one_remark() -> None:
     )
     empty = [row | {"bytes": 0} for row in rows[:2]]
     assert find_remarks(tables(sources=empty + rows[2:])).splitlines()[0] == "2 empty files: 000.py, 001.py"
+
+
+def silent(*files: tuple[str, str, int]) -> Tables:
+    """Return data of a run whose files gave nothing. Each file is given by path, format and size in bytes."""
+    units: dict[str, object] = dict.fromkeys(("call_lines", "message_lines", "measurement_lines", "reject_lines"), 0)
+    names = ("path", "format", "bytes")
+    return tables(
+        sources=[
+            {"source_id": str(n), "run": "r", "fact_lines": int(x[1] == "facts")}
+            | units
+            | dict(zip(names, x, strict=True))
+            for n, x in enumerate(files)
+        ]
+    )
+
+
+def test_traces_without_kernels_say_what_the_job_lacked() -> None:
+    """A trace without GPU kernels was read. So the remark is about the job, and asks for no other format."""
+    one, two = ("a/trace_1_0.json.gz", "torch-profiler", 9), ("a/trace_1_1.json.gz", "torch-profiler", 9)
+    said = find_remarks(silent(one, two))
+    assert said.startswith(f"no GPU kernel in 2 traces: {one[0]}, {two[0]}. The job ran on a CPU, or")
+    assert "`torch.cuda.is_available()`" in said
+    assert "no line could be read" not in said
+    steps = silent(one, two)
+    steps = replace(steps, sources=steps.sources.assign(fact_lines=1))
+    assert find_remarks(steps) == said, "marked steps are no GPU work"
+    some = silent(one, two)
+    some = replace(some, sources=some.sources.assign(measurement_lines=[0, 3]))
+    assert find_remarks(some) == f"1 of 2 traces contain no GPU kernel: {one[0]}"
+    damaged = silent(one)
+    damaged = replace(damaged, sources=damaged.sources.assign(reject_lines=1))
+    assert find_remarks(damaged).startswith(f"no line could be read in 1 file: {one[0]}")
+
+
+def test_a_recognised_file_without_content_is_not_called_unreadable() -> None:
+    assert find_remarks(silent(("kernels.csv", "rocprofv3", 9))) == (
+        "no call, time or fact in 1 recognised file: kernels.csv"
+    )
+
+
+def test_a_captured_standard_error_is_no_fault() -> None:
+    """``capture`` keeps the job's standard error. A user's own file of this name is no such copy."""
+    facts = ("a/facts.json", "facts", 9)
+    for name, size in (("a/stderr.log", 0), ("a/stderr.log", 9)):
+        assert find_remarks(silent(facts, (name, "foreign", size))) == ""
+    assert find_remarks(silent(facts, ("b/stderr.log", "foreign", 0))) == "1 empty file: b/stderr.log"
+    assert find_remarks(silent(facts, ("a/mystderr.log", "foreign", 0))) == "1 empty file: a/mystderr.log"
+    assert find_remarks(silent(("facts.json", "facts", 9), ("stderr.log", "foreign", 0))) == ""

@@ -23,11 +23,12 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.recommend import documents, verb
 from analyzers.recommend.documents import document, earlier_files, report
 from analyzers.recommend.override_files import TargetFiles
-from analyzers.recommend.ranking import recommend
+from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import verdict
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.libraries.kinds.format import Emission
+from logparse.output import Answer
 from logparse.quoting import Shell
 from logparse.store import Store
 from tests.analyzers.build import tables
@@ -226,3 +227,27 @@ def test_each_run_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     verb.write(replace(recommend(everything(), Settings()), run=run), Settings(), folder)
     assert verb.choose_folder(run) == folder
     assert not list(Path("overrides").rglob("*.old"))
+
+
+def answered(found: Recommendation, store: Store, out: Path | None = None) -> Answer:
+    return verb.answer(found, Settings(), out, 1, [], n=None, explain=None, verbose=False, store=store)
+
+
+def test_a_run_with_nothing_to_do_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """Without anything to apply, search or do, files are written only into a folder that the user names."""
+    monkeypatch.chdir(tmp_path)
+    nothing, work = (recommend(x, Settings()) for x in (tables(), everything()))
+    assert not answered(nothing, store).errors
+    assert list(tmp_path.glob("overrides*")) == []
+    answered(nothing, store, Path("named"))
+    assert Path("named/report.md").exists()
+    answered(replace(work, run="a"), store)
+    assert Path("overrides/report.md").exists(), "a run with findings has a report"
+    other = answered(replace(nothing, run="b"), store)
+    assert ([*other.notes()], [x.name for x in tmp_path.glob("overrides*")]) == ([], ["overrides"])
+    other = answered(replace(work, run="b"), store)
+    assert [*other.notes()] == ["the files are in overrides-b, because overrides has the files of another run"]
+    answered(replace(nothing, run="a"), store)
+    assert not list(Path("overrides").rglob("apply.sh")), "files that are no longer recommended are set aside"

@@ -262,4 +262,5 @@ def test_a_job_too_short_to_settle_is_traced_again_from_its_middle_on(
         assert {run.endswith("-again") for run in store.sources()["run"]} == {True}, "the first capture is forgotten"
         assert "not settled after 10 of 20 units" in set(logged["value"])
     assert ("no process wrote a trace" if resumes else "1 traced process ran no GPU kernel") in said[-2]
+    assert said[-1].startswith("the libraries' logs contain no calls")
     assert not any("once more without logs" in line for line in said), "no call and no kernel: its times serve nothing"

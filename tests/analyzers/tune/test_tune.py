@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.evidence.units import Units, units
+from analyzers.evidence.units import UnitKind, Units, units
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.screen import explain_change
 from analyzers.recommend.todo_from_actions import find_hidden_changes
@@ -35,6 +35,7 @@ from logparse.ingest import ingest
 from logparse.libraries.own import job_trials
 from logparse.libraries.own.job_trials import Record, Seen
 from logparse.model import Finding, Gain, Override, UseRows, problem_from_text, solution_from_text
+from logparse.output import UNCHECKED
 from logparse.store import Store, open_store
 from logparse.text import COLUMNS, LINES
 from tests.analyzers.compare.test_actions import Kind, job, steady
@@ -132,27 +133,66 @@ def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
     return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("wrote", [True, False])
-def test_a_machine_without_a_gpu_states_what_cannot_be_done(
-    wrote: bool, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
-) -> None:
-    def job(*given: Any, **more: Any) -> Any:
-        code, read = without_kernels(tmp_path, *given, **more)
-        files = ("trace_1_1.json.gz", "trace_1_2.json.gz", "capture_traces/trace_2_g1.json.gz")
-        return code, [replace(x, path=str(tmp_path / name)) for x in read for name in files] if wrote else []
+WINDOWS = ("trace_1_1.json.gz", "trace_1_2.json.gz", "capture_traces/trace_2_g1.json.gz")
+KINDS = (UnitKind("a", 12, 1, ()),)
+"""Names of the files that two traced periods of one process and the capture of a graph would have."""
 
+
+@pytest.mark.parametrize(
+    ("wrote", "gpu", "ending"),
+    [
+        (True, False, "tune ends after this run of the job: 1 traced process ran no GPU kernel, and logparse found"),
+        (True, True, "1 traced process ran no GPU kernel, so no action can be compared with the whole job"),
+        (False, False, "no process wrote a trace, so no action can be compared with the whole job: the job ended"),
+    ],
+    ids=["on a machine without a GPU", "on a GPU", "without a trace"],
+)
+def test_a_job_without_gpu_work_states_what_cannot_be_done(
+    wrote: bool, gpu: bool, ending: str, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    """Only a job that surely did no GPU work is not run again. The exit code tells a script that nothing was tuned."""
+
+    def job(*given: Any, **more: Any) -> Any:
+        runs.append(more["run"])
+        folder = tmp_path / more["run"]
+        folder.mkdir()
+        code, read = without_kernels(folder, *given, **more)
+        (folder / "facts.json").write_text(json.dumps({"device": "a GPU"} if gpu else {"pytorch_version": "2.13.0"}))
+        ingest([str(folder / "facts.json")], store, run=more["run"])
+        return code, [replace(x, path=str(tmp_path / name)) for x in read for name in WINDOWS] if wrote else []
+
+    runs: list[str] = []
     stages.setattr(verb, "capture", job)
     stages.setattr(verb, "replay", interrupted)
+    stages.setattr(verb, "units", lambda tables: Units("optimizer", "not settled: unit 2 alone was traced", KINDS))
     said: list[str] = []
-    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 0
-    why = (
-        "1 traced process ran no GPU kernel (on a CPU?)"
-        if wrote
-        else "the job ended before the times of its steps became steady"
-    )
-    assert "no GPU kernel was traced, so no action can be compared" in said[-2]
-    assert why in said[-2]
-    assert said[-1] == "the libraries' logs contain no calls, so there is nothing to measure and nothing to change"
+    assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == UNCHECKED
+    sure = wrote and not gpu
+    assert len(runs) == (1 if sure else 2), "12 steps are too few"
+    assert said[-1 if sure else -2].startswith(ending)
+    assert "(on a CPU?)" not in " ".join(said)
+    if sure:
+        assert "`torch.cuda.is_available()`" in said[-1]
+    else:
+        assert said[-1] == "the libraries' logs contain no calls, so there is nothing to measure and nothing to change"
+
+
+def test_a_job_with_logged_calls_or_kernels_goes_on(stages: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
+    """A job that did GPU work is tuned, also if no GPU is known, for example because it ran on another machine."""
+    called = SAMPLES / "hipblaslt/profile_4242.log"
+
+    def job(*given: Any, **more: Any) -> Any:
+        _, read = without_kernels(tmp_path, *given, **more)
+        return 0, [replace(x, path=str(tmp_path / WINDOWS[0])) for x in read] + ingest(
+            [str(called)], store, run=more["run"]
+        )
+
+    stages.setattr(verb, "replay", interrupted)
+    for ran in (job, lambda *x, **y: (0, captured(tmp_path, *x, **y)[1])):
+        stages.setattr(verb, "capture", ran)
+        said: list[str] = []
+        assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 130
+        assert any(x.startswith("2/5 replay: timing") for x in said)
 
 
 def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
@@ -264,7 +304,7 @@ def test_a_small_change_is_not_started_beside_a_measured_gain(monkeypatch: pytes
         said: list[str] = []
         place = tmp_path / str(starts)
         tune(["job"], open_store(place / "held", create=True), Tuning(out=place / "overrides"), said.append, {})
-        assert any(x.startswith("4/5 run the job again") for x in said) is starts
+        assert any(x.startswith("4/5 running the job again") for x in said) is starts
 
 
 def test_a_combination_that_saves_less_than_one_of_its_changes_is_not_proposed() -> None:

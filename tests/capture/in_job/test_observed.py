@@ -1007,12 +1007,16 @@ print(float(weight.sum()))
     assert [x[: len(note)] for x in observed.notes] == ([note] if note else [])
 
 
-def test_calls_with_gradients_that_are_too_few_have_a_sentence(job_server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("calls", "words"), [(1, "1 module call"), (3, "3 module calls")])
+def test_calls_with_gradients_that_are_too_few_have_a_sentence(
+    calls: int, words: str, job_server: Server, tmp_path: Path
+) -> None:
     program = tmp_path / "p.py"
-    program.write_text(NET + "for _ in range(3): net(torch.ones(2, 8)).sum().backward()\n")
+    program.write_text(NET + f"for _ in range({calls}): net(torch.ones(2, 8)).sum().backward()\n")
     _, observed = job_server.both(program, tmp_path)
     assert observed.notes == [
-        "no trace: the job did 3 module calls with gradients and no optimizer step; at least 6 such calls are needed"
+        f"no trace: the job did {words} with gradients and no optimizer step; without optimizer steps, a trace needs "
+        "at least 6 module calls with gradients"
     ]
 
 

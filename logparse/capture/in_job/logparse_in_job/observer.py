@@ -43,12 +43,12 @@ from .unpatched import Python
 
 _OPTIMIZERS = Optimizer.__init__.__code__.co_filename
 _WORDS = {
-    "named": "calls of the named unit",
-    "optimizer": "optimizer steps",
-    "request": "requests",
-    "module": "module calls",
-    "graph": "graph replays",
-    "forward": "module calls with gradients",
+    "named": "call{s} of the named unit",
+    "optimizer": "optimizer step{s}",
+    "request": "request{s}",
+    "module": "module call{s}",
+    "graph": "graph replay{s}",
+    "forward": "module call{s} with gradients",
 }
 _UNPLAIN = "ran under a tracer, a transform (such as vmap) or a dispatch mode (such as FlopCounterMode)"
 _MANY = 0.05
@@ -617,16 +617,16 @@ class Observer:
                 if is_busy()
                 else "no traced window ended"
             )
-            return [f"no trace: the job did {made} {_WORDS[sort]}; {why}"]
-        for sort, words in _WORDS.items():
+            return [f"no trace: the job did {_count(made, sort)}; {why}"]
+        for sort in _WORDS:
             if self._unplain.get(sort, 0) >= LEAST and not self.seconds:
-                return [f"no trace: {self._unplain[sort]} {words} {_UNPLAIN}; trace by time, such as --trace 2s"]
+                return [f"no trace: {_count(self._unplain[sort], sort)} {_UNPLAIN}; trace by time, such as --trace 2s"]
         if "forward" in self._series:
             made = self._series["forward"].count
             return [
                 (
-                    f"no trace: the job did {made} module calls with gradients and no optimizer step; at least "
-                    f"{LEAST} such calls are needed"
+                    f"no trace: the job did {_count(made, 'forward')} and no optimizer step; without optimizer "
+                    f"steps, a trace needs at least {_count(LEAST, 'forward')}"
                 )
             ]
         if self.lean.profiled:
@@ -657,7 +657,7 @@ class Observer:
             or left_out < max(LEAST, _MANY * self._series[sort].count)
         ):
             return []
-        return [f"{left_out} {_WORDS[sort]} were neither counted nor traced: they {_UNPLAIN}"]
+        return [f"{_count(left_out, sort)} were neither counted nor traced: they {_UNPLAIN}"]
 
     def _untraced_unit(self) -> List[str]:
         """Return a note for the user if only calls of another sort than the job's steps have a trace."""
@@ -671,7 +671,7 @@ class Observer:
             return []
         count, other = self._series[sort].count, self._series[traced].count
         why = "they are too few" if count < LEAST else "no traced window ended"
-        return [f"no trace of the {count} {_WORDS[sort]}: {why}; the traces hold some of the {other} {_WORDS[traced]}"]
+        return [f"no trace of the {_count(count, sort)}: {why}; the traces hold some of the {_count(other, traced)}"]
 
     def _untraced_phases(self) -> List[str]:
         """Return a note for the user if the job ended so soon after a phase began that no window traced it."""
@@ -686,11 +686,11 @@ class Observer:
                 counts[phase + 1] = sum(x.count for x in kinds)
         notes = []
         if counts:
-            phases = ", ".join(f"phase {phase} ({count} {_WORDS[sort]})" for phase, count in counts.items())
+            phases = ", ".join(f"phase {phase} ({_count(count, sort)})" for phase, count in counts.items())
             notes.append(f"no trace of {phases}: the job used {other} there, and no traced window ended")
         if leaders.begun:
             notes.append(
-                f"no trace of the last {leaders.begun} {_WORDS[sort]}: the job used {other} for them, and they are too "
+                f"no trace of the last {_count(leaders.begun, sort)}: the job used {other} for them, and they are too "
                 "few to be a phase of the job"
             )
         return notes
@@ -705,6 +705,11 @@ class Observer:
             self.tracing.give_up()
         finally:
             self.write()
+
+
+def _count(number: int, sort: str) -> str:
+    """Return a number of units as words, such as ``1 module call with gradients``."""
+    return f"{number} {_WORDS[sort].format(s='s' * (number != 1))}"
 
 
 def _of_phase(phase: int) -> str:
