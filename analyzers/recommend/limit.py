@@ -40,6 +40,7 @@ def describe_limit(found: Recommendation) -> str:
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{join_times(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
         said[0] += f": for {share} ({time.exposed_us / time.window_us:.0%}) the GPU only communicates"
+        said[0] += "" if time.waiting_us is not None else " or waits for a slower rank"
     # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
     # that takes no time.
     usual = estimate_usual_gain(found)
@@ -84,18 +85,25 @@ def describe_limit(found: Recommendation) -> str:
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    as_traced = f"{'; '.join(said)}{freed} ({how}){again}"
-    return as_traced if usual is None else f"{_tell_usual(usual)}. In the trace, {as_traced}"
+    if usual is None:
+        return f"{'; '.join(said)}{freed} ({how}){again}"
+    return f"{_tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us))} ({how}){again}. {_basis_of_usual(usual)}"
 
 
-def _tell_usual(gain: Gain) -> str:
-    """Tell what an infinitely fast host usually saves without the profiler, and of which time."""
-    (saved, now), unit = in_one_unit([gain.saving_us, gain.now_us])
-    share = gain.saving_us / gain.now_us
+def _tell_usual(usual: Gain, as_traced: Gain) -> str:
+    """Tell what an infinitely fast host saves: with the host as it usually is without the profiler, and as traced."""
+    (saved, now), unit = in_one_unit([usual.saving_us, usual.now_us])
+    share, most = usual.saving_us / usual.now_us, join_times(as_traced.saving_us, "of", as_traced.now_us)
     return (
         f"a faster host{' probably helps little: it' * (share < _LITTLE)} saves at most ≈ {saved} of ≈ {now} {unit} "
-        f"({share:.0%}) without the profiler, which usually halves the host's speed (measured with other jobs on H100 "
-        "and H200)"
+        f"({share:.0%}), or {most} ({as_traced.saving_us / as_traced.now_us:.0%}) if the profiler slowed nothing"
+    )
+
+
+def _basis_of_usual(usual: Gain) -> str:
+    return (
+        f"≈ {duration(usual.now_us)} is computed, not measured: the profiler usually halves the host's speed (measured "
+        "with other jobs on H100 and H200)"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
-from logparse.quoting import Shell, shell_word
+from logparse.quoting import Shell, make_printable, shell_word
 from logparse.store import command_line, new_label
 
 
@@ -23,6 +23,17 @@ def check_files(store: str | None, run: str, folder: str) -> str:
     * ``run``: the run without the files. ``folder``: the folder with the files, as a word of a shell command.
     """
     return f"{command_line(store, 'run')} --with {folder} --verify {shell_word(run)} -- JOB"
+
+
+def explain_check(run: str, *, traced: bool) -> str:
+    """Explain what the command of ``check_files`` does. ``traced``: the run without the files has a trace."""
+    without = f"but compares no times: run {make_printable(run)} has no trace (capture --trace)"
+    times = "and compares the times of both runs" if traced else without
+    return f"check runs it with logs and proves that the files are used, {times}"
+
+
+EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"
+"""Explanation of the command of ``check_actions``."""
 
 
 def check_actions(store: str | None, run: str, runs: Iterable[str], actions: Sequence[str]) -> str:

@@ -53,10 +53,6 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
-_CHECK_FILES = "check is apply with logs, once: it proves that the files are used, {}"
-_CHECK_ACTIONS = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"
-_TIMES = {True: "and compares the times", False: "but compares no times, because this run has no trace"}
-"""Effect of the command ``check`` on a run with a trace (True) and without one (False)."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 
@@ -418,7 +414,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if folders and not listed.isdisjoint((UseRows, Search)):
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield _Command("first", f"D={named}")
+        yield _Command("set", f"D={named}")
     timed_again = [x for x in todo if x.findings and not x.confirmed and not isinstance(x.remedy, ChangeProgram)]
     if timed_again:
         label = "confirm" if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"
@@ -476,9 +472,10 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if searches:
         yield _Command("search", "; ".join(searches), numbers_of(by_search))
     if read or actions:
-        check = _CHECK_FILES.format(_TIMES[found.gpu_time is not None]) if read else _CHECK_ACTIONS
+        traced = found.gpu_time is not None
+        explained = next_commands.explain_check(found.run, traced=traced) if read else next_commands.EXPLAIN_CHECK
         optional = "; confirm is optional" if timed_again and applied else ""
-        yield _Command("JOB", f"{_JOB}; {check}{optional}", is_shell=False)
+        yield _Command("JOB", f"{_JOB}; {explained}{optional}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

@@ -184,13 +184,14 @@ def gain(todo: Todo) -> str:
 def traced_text(todo: Todo) -> str:
     """Write the gain with the host that the trace shows, if the shown gain is one without the profiler (``usual``).
 
-    For example ``as traced 32.4 → 31.4 ms``. Empty if the two gains are the same, or if only one is known.
+    For example ``32.4 → 31.4 ms if the profiler slowed nothing``. Empty if the two gains are the same, or if only one
+    is known.
     """
     usual, shown = todo.usual, todo.shown
     if usual is None or shown is None or abs(todo.gained_us - usual.saving_us) < LEAST * usual.now_us:
         return ""
     bound = f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
-    return f"as traced {bound if todo.at_most else _arrow(shown)}"
+    return f"{bound if todo.at_most else _arrow(shown)} if the profiler slowed nothing"
 
 
 def _arrow(gain: Gain) -> str:
@@ -252,7 +253,7 @@ def interval_text(todo: Todo) -> str:
     of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
     name = "95% interval" if of_action else "range"
     if least <= 0 and todo.doubt == UNCONFIRMED:
-        return f"at most {duration(most)}, and 0 if a second test does not confirm it"
+        return "0 if a second test does not confirm it"
     return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
 
 
@@ -272,8 +273,8 @@ def kernels_text(todo: Todo) -> str:
     elif todo.usual is None and todo.slowed_by:
         (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
         most = "at most " if todo.at_most else ""
-        gains = f"{most}{gained} of these {saved} {unit}" if todo.gained_us > 0 else "nothing"
-        but = f", but {todo.slowed_by} limits the job's gain to {gains}"
+        gains = f"{most}{gained} {unit}" if todo.gained_us > 0 else "nothing"
+        but = f" (−{saved} {unit}), of which the job gains {gains}, because {todo.slowed_by} is the limit"
     return f"the changed kernels {_arrow(todo.gain)}{but}"
 
 

@@ -190,13 +190,13 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     if larger is not None:
         why = "" if told or not _eases(larger, found) else f"{limit} is the limit{following}"
         because = f": {why}" if why else ""
-        more = f"; larger but less sure: {larger.title}, {expected_text(larger)}{because}"
+        more = f"; then, larger but less sure: {larger.title}, {expected_text(larger)}{because}"
         told = told or bool(why)
     more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""
     in_trace = "in the trace " if first.most_us is not None or first.usual is not None else ""
     ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
     if traced := traced_text(first):
-        ends = f"; {traced}" + ("" if told else f", where {limit} is the limit")
+        ends = f"; {traced}" + ("" if told else f", because {limit} is the limit then")
     each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     ratio = shown.ratio if first.usual is None else first.usual.ratio
@@ -260,12 +260,14 @@ def explain_empty_list(found: Recommendation) -> str:
         return f"no verdict: {one}nothing was timed with more than one kernel (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     problems = pluralize(ceiling.problems, "measured problem")
-    text = f"{NOTHING_WORTH_DOING}: no better solution is known for any of {problems}"
-    text += f"; {untimed:.1%} of calls untimed" if untimed >= 0.001 else ""
     # A run with slow convolutions looks finished if no log of it has convolutions.
     called = {text.split(" ", 1)[0] for text in found.calls}
     unseen = [word for kind, word in _KINDS.items() if called and called.isdisjoint(kind)]
-    return f"{text}; no file of the run shows a call of a {unseen[0]}" if unseen else text
+    seen = [word for word in _KINDS.values() if word not in unseen]
+    among = f" among the {seen[0]}s" if unseen and seen else ""
+    text = f"{NOTHING_WORTH_DOING}{among}: no better solution is known for any of {problems}"
+    text += f"; {untimed:.1%} of calls untimed" if untimed >= 0.001 else ""
+    return f"{text}; the run's logs show no {unseen[0]}s" if unseen else text
 
 
 _KINDS = {("conv",): "convolution", ("gemm", "grouped"): "GEMM"}

@@ -89,6 +89,8 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     if detail and (isinstance(todo.remedy, Advise) or changes.partition(" and ")[0] in detail):
         changes = ""
     waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
+    commands, traced = _list_commands(todo, results, recommendation, store, runs), recommendation.gpu_time is not None
+    checks = any(label == "check" for label, _ in commands)
     return Card(
         name=todo.name,
         title=todo.title,
@@ -98,7 +100,8 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         evidence=todo.certainty,
         changes=changes,
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
-        commands=_list_commands(todo, results, recommendation, store, runs),
+        commands=commands,
+        note=next_commands.explain_check(recommendation.run, traced=traced) if checks else "",
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
@@ -200,7 +203,9 @@ def time_split(found: Recommendation) -> TimeSplit | None:
     steps = (found.gpu_time.steps if found.gpu_time is not None else None) or 0.0
     mean = f" (mean of {steps:,.0f})" if steps > 1 else ""
     by_step = of.unit == "step"
-    title = f"A {of.word}{mean}" if by_step else capitalize_first(of.whole)
+    stepped = found.gpu_time.optimizer_steps if found.gpu_time is not None else 0
+    marked = f" (an optimizer stepped {pluralize(stepped, 'time')})" if stepped else ""
+    title = f"A {of.word}{mean}" if by_step else f"{capitalize_first(of.whole)}{marked}"
     return TimeSplit(title, tuple((x.name, x.us) for x in of.split), steps if by_step and steps > 1 else 0.0)
 
 

@@ -67,6 +67,7 @@ class Card:
       a search script).
     * ``commands``: lines to type into a shell or a program. Each has a label, the word that the terminal writes before
       it, such as ``check``.
+    * ``note``: a sentence that explains the commands. May be empty.
     * ``mark``: the kind of work that the timeline marks for it, such as ``idle``. May be empty.
 
     ``analyzers/recommend/verdict.py`` makes the list of proposals.
@@ -81,6 +82,7 @@ class Card:
     changes: str
     files: bool
     commands: tuple[Command, ...] = ()
+    note: str = ""
     mark: str = ""
     basis: str = ""
 

@@ -166,10 +166,8 @@ def _say_logged_calls(known: PageVerdict, names: Names, *, traced: bool) -> list
     logged = f"run {there} logged {old}; run {here} logged {new}"
     if traced:
         return [logged]
-    less_here = any(now is None or 0 < few < many for _, _, now, many, few in differ)
-    less_there = any(old is None or 0 < many < few for _, old, _, many, few in differ)
-    again = "both runs" if less_here == less_there else f"run {here if less_here else there}"
-    return ["the two runs may not be the same work", f"{logged}. To compare them, log {again} again in the same way"]
+    again = "to compare their times, make both runs with logparse capture --trace 2"
+    return ["the two runs may not be the same work", logged, again]
 
 
 def _say_calls(kind: str, count: int | None, many: int) -> str:
@@ -536,12 +534,14 @@ def _say_what_is_left(known: PageVerdict, headline: str, run: str, unlogged: str
     """
     if known.actions:
         return f"Left to do: {sentence(headline)}"
-    about = f" about what run {make_printable(run)} logged" if unlogged else ""
+    about = f" in run {make_printable(run)}" if unlogged else ""
     measured = f" The measured times are from {files}." if files else ""
     if not known.nothing_left:
         return f"Left to do{about}: {sentence(headline)}"
-    why = headline.partition(": ")[2]
-    return f"Nothing is left to do{about}. {sentence(capitalize_first(why))}{measured}"
+    # "Nothing is left" would be read as an all-clear about the other problems, too.
+    if unlogged:
+        return sentence(f"in run {make_printable(run)}, {headline[0].lower()}{headline[1:]}") + measured
+    return f"Nothing is left to do. {sentence(capitalize_first(headline.partition(': ')[2]))}{measured}"
 
 
 def _name_borrowed(total: pd.Series) -> str:
@@ -717,7 +717,7 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
         where = replace(chosen.cleared(), view="timeline", mark=action.mark)
     lead = f"Show {pluralize(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
     name = f"lines-{number}"
-    boxed = _box_commands(action.commands, name)
+    boxed = _box_commands(action.commands, name, action.note)
     label = f"Copy: {make_printable(action.title)}"
     copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=label)) if boxed else None
     download = leads.download
@@ -752,10 +752,11 @@ def _keep_words(line: str) -> list[object]:
     return [html.span(x, class_="word") if x[0] == "-" else x for x in parts if x]
 
 
-def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
+def _box_commands(commands: Sequence[Command], name: str, explained: str = "") -> list[object]:
     """Return the box with the command lines of a card, and a note that explains them. Empty without lines.
 
     * ``name``: the id of the element whose text the button Copy copies.
+    * ``explained``: a sentence for the note.
     """
     if not commands:
         return []
@@ -767,9 +768,7 @@ def _box_commands(commands: Sequence[Command], name: str) -> list[object]:
     ]
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
     said += ["confirm is optional, and needs the GPU"] if "confirm" in dict(commands) else []
-    if "check" in dict(commands):
-        said.append("check is apply with logs, once: it proves that the files are used")
-        said.append("it also compares the times if this run has a trace")
+    said += [explained] if explained else []
     note = [html.p(" ".join(map(sentence, said)), class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
 

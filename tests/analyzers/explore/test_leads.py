@@ -186,7 +186,7 @@ def test_a_comparison_goes_from_the_earlier_run_to_the_later_one(client: FlaskCl
     said = words(shown["verdict"])
     assert "The runs have no times that can be compared." in said
     assert "244 calls of GEMMs in 2 processes; run after logged no convolutions and 122 calls of GEMMs" in said
-    assert "To compare them, log run after again in the same way." in said
+    assert "To compare their times, make both runs with logparse capture --trace 2." in said
     assert "−59.1%" not in said, "times of the kernels alone do not stand beside the verdict"
     compared = words(surroundings(client, pages, f"{both}&view=compare")["answer"])
     assert "4 of 17 problems with another pick" in compared

@@ -69,4 +69,6 @@ def test_the_headline_agrees_with_the_findings() -> None:
     assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
     assert verdict(slow).headline == f"{Search().title([W])}: its calls ≈ 21.8 ms → 876 µs a run, estimated"
     best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
-    assert verdict(best).headline.startswith("nothing worth doing: no better solution is known for any of 1 measured")
+    assert verdict(best).headline.startswith(
+        "nothing worth doing among the GEMMs: no better solution is known for any of 1 measured"
+    )

@@ -30,7 +30,7 @@ CARD = Card(
     evidence="estimated",
     changes="run logparse replay",
     files=False,
-    basis=("kernels 7.93 → 1.92 ms, but the host limits the job's gain to 0.962 of these 6.01 ms; assumes that …"),
+    basis=("kernels 7.93 → 1.92 ms, of which the job gains 0.962 ms, because the host is the limit; assumes that …"),
 )
 
 
@@ -66,7 +66,7 @@ def test_the_order_of_the_cards_is_said_once_and_above_them() -> None:
 def test_a_card_says_why_less_arrives_than_its_kernels_save() -> None:
     shown = drawn(CARD)
     assert f"· {CARD.basis}" in shown
-    assert "limits the job's gain" not in drawn(replace(CARD, basis=""))
+    assert "of which the job gains" not in drawn(replace(CARD, basis=""))
 
 
 def test_the_page_leads_from_its_words_to_their_meanings() -> None:
@@ -111,18 +111,15 @@ def test_remarks_that_void_results_come_first() -> None:
 
 def test_a_card_shows_its_commands_with_labels_that_are_not_copied() -> None:
     lines = (("write", "logparse recommend --out overrides"), ("check", "logparse run --verify r -- JOB"))
-    boxed: Any = components._box_commands(lines, "lines-1")[0]
+    boxed: Any = components._box_commands(lines, "lines-1", "check runs it with logs")[0]
     box, note = boxed.children
     code = box.children
     assert code.attributes["id"] == "lines-1", "Copy copies the text of this element"
     assert _join_texts(code) == "\n".join(line for _, line in lines)
     assert [x.attributes["data-label"] for x in code.children] == ["write", "check"]
-    assert note.children == (
-        "JOB is the command of the job. Check is apply with logs, once: it proves that the files are used. It also "
-        "compares the times if this run has a trace."
-    )
+    assert note.children == "JOB is the command of the job. Check runs it with logs."
     assert "JOB" not in drawn(replace(CARD, commands=lines[:1]))
-    assert "Check is" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
+    assert "Check runs" not in drawn(replace(CARD, commands=(("try", "logparse try channels_last -- JOB"),)))
 
 
 def _join_texts(component: Any) -> str:
@@ -142,22 +139,19 @@ def test_the_bar_says_that_hatched_savings_are_measured() -> None:
 def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
     names = ("problems", "both_picks", "picked", "repicked", "faster", "slower", "called", "here_us", "there_us")
     totals = pd.Series(dict.fromkeys(names, 0))
-    for calls, logged, again in (
+    for calls, logged in (
         (
             (("conv", 697, None, 1, 0), ("gemm", 244, 122, 2, 1)),
             "Run a logged 697 calls of convolutions in 1 process and 244 calls of GEMMs in 2 processes; run b logged "
             "no convolutions and 122 calls of GEMMs in 1 process.",
-            "run b",
         ),
         (
             (("conv", None, 5, 0, 1),),
             "Run a logged no convolutions; run b logged 5 calls of convolutions in 1 process.",
-            "run a",
         ),
         (
             (("gemm", 7, 5, 1, 1),),
             "Run a logged 7 calls of GEMMs in 1 process; run b logged 5 calls of GEMMs in 1 process.",
-            "both runs",
         ),
     ):
         shown = components.change(PageVerdict(calls=calls), ("b", "a"), totals)
@@ -165,7 +159,8 @@ def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
             "a → b: no pick is known in both runs; whether the job got faster is not known",
             "The runs have no times that can be compared.",
             "The two runs may not be the same work.",
-            f"{logged} To compare them, log {again} again in the same way.",
+            logged,
+            "To compare their times, make both runs with logparse capture --trace 2.",
         ]
     traced = PageVerdict(calls=(("gemm", 244, 122, 0, 0),), beside=(("a step", 20.0, 40.0),))
     assert components.change(traced, ("b", "a"), totals) == [
@@ -191,10 +186,10 @@ def test_what_changed_is_said_before_what_is_left() -> None:
     total = pd.Series({**amounts, "conditional_us": 0.0, "borrowed": ["bench.txt (run a)"]})
     unlogged = components.list_unlogged(known, ("b", "a"))
     shown = texts(components.verdict(known, total, "b", Selection(view="compare"), changed, unlogged))
-    assert "Nothing is left to do about what run b logged. No better solution is known" in shown
+    assert "In run b, nothing worth doing: no better solution is known" in shown
     assert "The measured times are from bench.txt (run a)." in shown
     assert "44 problems of a, which b did not log." in shown
-    assert shown.index("whether the job got faster") < shown.index("Nothing is left")
+    assert shown.index("whether the job got faster") < shown.index("nothing worth doing")
     assert ": Nothing" not in shown
 
 

@@ -121,11 +121,11 @@ def test_verdicts() -> None:
     same = [measurement(ONE, "Default", 60.0), measurement(ONE, "hipblaslt:9", 60.0)]
     nothing = recommend(tables(workload=[work(ONE, 1)], measurements=same), Settings())
     assert verdict(nothing).headline == (
-        "nothing worth doing: no better solution is known for any of 1 measured problem; no file of the run shows a "
-        "call of a convolution"
+        "nothing worth doing among the GEMMs: no better solution is known for any of 1 measured problem; the run's "
+        "logs show no convolutions"
     )
     half = recommend(tables(workload=[work(ONE, 1), work(gemm(3).text, 3)], measurements=same), Settings())
-    assert "measured problem; 75.0% of calls untimed; no file" in verdict(half).headline
+    assert "measured problem; 75.0% of calls untimed; the run's logs show no conv" in verdict(half).headline
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
     assert unknown == [

@@ -249,7 +249,7 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
     assert re.search(r"^ *for [\d,]+: apply +logparse run --with \$D -- JOB$", lines, re.MULTILINE)
-    [place] = re.findall(r"^ *first +D=(.*)$", lines, re.MULTILINE)
+    [place] = re.findall(r"^ *set +D=(.*)$", lines, re.MULTILINE)
     [check] = re.findall(r"^ *for [\d,]+: check +logparse run --with (\S+) --verify \S+ -- JOB$", lines, re.MULTILINE)
     checked = files_in([check.replace("$D", place)])
     assert {Path(x).parent.name for x in checked} == {x.name for x in folders}

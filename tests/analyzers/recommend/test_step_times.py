@@ -103,7 +103,8 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
     (search,) = (x for x in verdict(held).todo if x.name == "search")
     assert (gain(search), kernels_text(search)) == (
         "up to 2.2 of 54.9 ms",
-        "the changed kernels 16.4 ms → 657 µs, but the host limits the job's gain to at most 2.2 of these 15.7 ms",
+        "the changed kernels 16.4 ms → 657 µs (−15.7 ms), of which the job gains at most 2.2 ms, because the host is "
+        "the limit",
     )
     assert dict(verdict(held).gains)["unknown"] == search.gained_us, "how much of that comes true is not known"
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
