@@ -87,23 +87,22 @@ def describe_limit(found: Recommendation) -> str:
     again = f"; {now.read_again}" if now.read_again else ""
     if usual is None:
         return f"{'; '.join(said)}{freed} ({how}){again}"
-    return f"{_tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us))} ({how}){again}. {_basis_of_usual(usual)}"
+    return _tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us), how) + again
 
 
-def _tell_usual(usual: Gain, as_traced: Gain) -> str:
-    """Tell what an infinitely fast host saves: with the host as it usually is without the profiler, and as traced."""
+def _tell_usual(usual: Gain, as_traced: Gain, how: str) -> str:
+    """Tell what an infinitely fast host saves: with the host as it usually is without the profiler, and as traced.
+
+    ``how``: how the saving in the trace is known.
+    """
     (saved, now), unit = in_one_unit([usual.saving_us, usual.now_us])
-    share, most = usual.saving_us / usual.now_us, join_times(as_traced.saving_us, "of", as_traced.now_us)
+    share, of_trace = usual.saving_us / usual.now_us, join_times(as_traced.saving_us, "of", as_traced.now_us)
+    much = "most" if usual.saving_us < as_traced.saving_us / 2 else "part"
     return (
         f"a faster host{' probably helps little: it' * (share < _LITTLE)} saves at most ≈ {saved} of ≈ {now} {unit} "
-        f"({share:.0%}), or {most} ({as_traced.saving_us / as_traced.now_us:.0%}) if the profiler slowed nothing"
-    )
-
-
-def _basis_of_usual(usual: Gain) -> str:
-    return (
-        f"≈ {duration(usual.now_us)} is computed, not measured: the profiler usually halves the host's speed (measured "
-        "with other jobs on H100 and H200)"
+        f"({share:.0%}; computed, not measured). In the trace it would save {of_trace} "
+        f"({as_traced.saving_us / as_traced.now_us:.0%}, {how}), but {much} of this is probably the profiler's doing: "
+        "it usually halves the host's speed (measured with other jobs)"
     )
 
 

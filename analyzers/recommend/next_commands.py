@@ -29,7 +29,7 @@ def explain_check(run: str, *, traced: bool) -> str:
     """Explain what the command of ``check_files`` does. ``traced``: the run without the files has a trace."""
     without = f"but compares no times: run {make_printable(run)} has no trace (capture --trace)"
     times = "and compares the times of both runs" if traced else without
-    return f"check runs it with logs and proves that the files are used, {times}"
+    return f"check is apply with logs and a proof that the files are used, {times}"
 
 
 EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"

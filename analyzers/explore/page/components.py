@@ -767,7 +767,9 @@ def _box_commands(commands: Sequence[Command], name: str, explained: str = "") -
         for (label, line), end in zip(commands, ends, strict=True)
     ]
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
-    said += ["confirm is optional, and needs the GPU"] if "confirm" in dict(commands) else []
+    said += (
+        ["confirm times the solutions again; it is optional, and needs the GPU"] if "confirm" in dict(commands) else []
+    )
     said += [explained] if explained else []
     note = [html.p(" ".join(map(sentence, said)), class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]
