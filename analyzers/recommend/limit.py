@@ -95,14 +95,14 @@ def _tell_usual(usual: Gain, as_traced: Gain, how: str) -> str:
 
     ``how``: how the saving in the trace is known.
     """
-    (saved, now), unit = in_one_unit([usual.saving_us, usual.now_us])
-    share, of_trace = usual.saving_us / usual.now_us, join_times(as_traced.saving_us, "of", as_traced.now_us)
-    much = "most" if usual.saving_us < as_traced.saving_us / 2 else "part"
+    (least, most), unit = in_one_unit([usual.saving_us, as_traced.saving_us])
+    share, ((saved, now), usual_unit) = usual.saving_us / usual.now_us, in_one_unit([usual.saving_us, usual.now_us])
+    of_trace = join_times(as_traced.saving_us, "of", as_traced.now_us)
     return (
-        f"a faster host{' probably helps little: it' * (share < _LITTLE)} saves at most ≈ {saved} of ≈ {now} {unit} "
-        f"({share:.0%}; computed, not measured). In the trace it would save {of_trace} "
-        f"({as_traced.saving_us / as_traced.now_us:.0%}, {how}), but {much} of this is probably the profiler's doing: "
-        "it usually halves the host's speed (measured with other jobs)"
+        f"a faster host saves {least} to {most} {unit}{', probably little' * (share < _LITTLE)}: ≈ {saved} of ≈ {now} "
+        f"{usual_unit} ({share:.0%}; computed, not measured) if the profiler halved the host's speed, as it usually does in other "
+        f"jobs, and {of_trace} ({as_traced.saving_us / as_traced.now_us:.0%}, {how}) if it slowed nothing. Both are for "
+        "an infinitely fast host"
     )
 
 
