@@ -96,13 +96,13 @@ def _tell_usual(usual: Gain, as_traced: Gain, how: str) -> str:
     ``how``: how the saving in the trace is known.
     """
     (least, most), unit = in_one_unit([usual.saving_us, as_traced.saving_us])
-    share, ((saved, now), usual_unit) = usual.saving_us / usual.now_us, in_one_unit([usual.saving_us, usual.now_us])
-    of_trace = join_times(as_traced.saving_us, "of", as_traced.now_us)
+    (saved, now), usual_unit = in_one_unit([usual.saving_us, usual.now_us])
+    share, share_of_trace = usual.saving_us / usual.now_us, as_traced.saving_us / as_traced.now_us
     return (
         f"a faster host saves {least} to {most} {unit}{', probably little' * (share < _LITTLE)}: ≈ {saved} of ≈ {now} "
-        f"{usual_unit} ({share:.0%}; computed, not measured) if the profiler halved the host's speed, as it usually does in other "
-        f"jobs, and {of_trace} ({as_traced.saving_us / as_traced.now_us:.0%}, {how}) if it slowed nothing. Both are for "
-        "an infinitely fast host"
+        f"{usual_unit} ({share:.0%}; computed, not measured) if the profiler halved the host's speed, as it usually "
+        f"does in other jobs, and {join_times(as_traced.saving_us, 'of', as_traced.now_us)} ({share_of_trace:.0%}, "
+        f"{how}) if it slowed nothing. Both are for an infinitely fast host"
     )
 
 
