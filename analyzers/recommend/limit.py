@@ -33,6 +33,10 @@ def describe_limit(found: Recommendation) -> str:
     if now is None:
         return f"{one} is not simulated: {found.step}" if found.step else ""
     ceilings, of_host = now.ceilings, now.limit == "host"
+    again = f"; {now.read_again}" if now.read_again else ""
+    usual = estimate_usual_gain(found)
+    if usual is not None:
+        return _tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us)) + again
     traced = whole_us(time) or now.now_us
     differs = abs(now.now_us - traced) > LEAST * traced  # Without the profiler it takes another time than traced.
     profiled = is_as_profiled(found)
@@ -43,10 +47,9 @@ def describe_limit(found: Recommendation) -> str:
         said[0] += "" if time.waiting_us is not None else " or waits for a slower rank"
     # The sentence also has the saving of a step with the best known kernels, with a faster host, and with communication
     # that takes no time.
-    usual = estimate_usual_gain(found)
     ends = (
         ("running the best known kernels", ceilings.best_us),
-        (_TWICE, ceilings.half_host_us if of_host and usual is None else None),
+        (_TWICE, ceilings.half_host_us if of_host else None),
         (_NO_TIME, ceilings.fast_host_us),
     )
     for words, us in ends:
@@ -78,23 +81,16 @@ def describe_limit(found: Recommendation) -> str:
     if less and now.beside_logs:
         how += f"; writing the libraries' logs slowed the host, so without the logs {less}"
     elif profiled:
-        slowed = "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
-        how += slowed if usual is None else ""  # The usual saving already names the slowed host.
+        how += "; the profiler slowed the host" + (f", so without the profiler {less}" if less else "")
     elif now.rough:
         how += ", roughly"
     if of_host and round(now.host_factor, 2) != 1:
         how += f", host time × {now.host_factor:.2f}"
-    again = f"; {now.read_again}" if now.read_again else ""
-    if usual is None:
-        return f"{'; '.join(said)}{freed} ({how}){again}"
-    return _tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us), how) + again
+    return f"{'; '.join(said)}{freed} ({how}){again}"
 
 
-def _tell_usual(usual: Gain, as_traced: Gain, how: str) -> str:
-    """Tell what an infinitely fast host saves: with the host as it usually is without the profiler, and as traced.
-
-    ``how``: how the saving in the trace is known.
-    """
+def _tell_usual(usual: Gain, as_traced: Gain) -> str:
+    """Tell what an infinitely fast host saves: with the host as it usually is without the profiler, and as traced."""
     (least, most), unit = in_one_unit([usual.saving_us, as_traced.saving_us])
     (saved, now), usual_unit = in_one_unit([usual.saving_us, usual.now_us])
     share, share_of_trace = usual.saving_us / usual.now_us, as_traced.saving_us / as_traced.now_us
@@ -102,7 +98,7 @@ def _tell_usual(usual: Gain, as_traced: Gain, how: str) -> str:
         f"a faster host saves {least} to {most} {unit}{', probably little' * (share < _LITTLE)}: ≈ {saved} of ≈ {now} "
         f"{usual_unit} ({share:.0%}; computed, not measured) if the profiler halved the host's speed, as it usually "
         f"does in other jobs, and {join_times(as_traced.saving_us, 'of', as_traced.now_us)} ({share_of_trace:.0%}, "
-        f"{how}) if it slowed nothing. Both are for an infinitely fast host"
+        f"simulated) if it slowed nothing. Both are for an infinitely fast host"
     )
 
 

@@ -59,5 +59,7 @@ def run_and_verify(command: Sequence[str], overrides: Path, before: str, store: 
     lines = [*([f"applied {found}"] if found else []), *found.notes, *missing]
     if after not in store.runs():
         return Answer([*lines, "not verified, because the job wrote no logs"], code=marks.NOT_APPLIED, aside=True)
-    proof = verify.answer(verify.verify_at(before, after, [str(overrides)], store.url), False)
+    # A label alone could also be the name of a folder with a store.
+    first, second = (f"{store.url}#{label}" for label in (before, after))
+    proof = verify.answer(verify.verify_at(first, second, [str(overrides)], store.url))
     return replace(proof, text=[*lines, *proof.blocks], code=marks.NOT_APPLIED if missing else proof.code, aside=True)

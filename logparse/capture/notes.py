@@ -34,7 +34,7 @@ class Observed:
 
     @property
     def lacks_trace(self) -> bool:
-        """True if a process of the job told why it has no trace."""
+        """True if a note of a process gives the reason for its missing trace."""
         return any(note.startswith("no trace:") for note in self.notes)
 
     def lines(self) -> Iterator[str]:

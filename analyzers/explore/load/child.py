@@ -281,8 +281,10 @@ def _write_points(
 
 
 _RUNS, _MOST_COMPARED = 4, 10_000
-"""Number of latest runs among which the web page chooses the one with which it opens, and the largest number of
-measurements in the store with which it does so."""
+"""The web page opens with one of the ``_RUNS`` latest runs, or with the latest run of a large store.
+
+A store with more than ``_MOST_COMPARED`` measurements is large.
+"""
 
 
 def _most_to_save(store: Store, count: int) -> str:

@@ -246,8 +246,7 @@ class _Reader:
         for i, (start, end, _) in enumerate(served):
             self._add_step(("", str(i)), start, end - start)
         if not self._steps:
-            named = (self._columns.names[x] for x in self._columns.annotation_name)
-            stepped = sum(x.startswith(_OPTIMIZER) for x in named)
+            stepped = self._count_optimizer_steps()
             return [Fact("optimizer_steps", str(stepped))] if stepped else []
         count, wall = Fact("profiler_steps", str(len(self._steps))), math.fsum(self._steps.values())
         cuts = np.array(self._columns.left_out, dtype=np.float64).reshape(-1, 2).T
@@ -256,6 +255,16 @@ class _Reader:
         wall = max(wall - cut, 0.0)
         # a serving engine marks when the host issues a step, not when the device has finished the step
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
+
+    def _count_optimizer_steps(self) -> int:
+        """Count the steps of optimizers. A step within another one belongs to an optimizer that wraps another."""
+        columns, count, end = self._columns, 0, -math.inf
+        ids = {x for x in set(columns.annotation_name) if columns.names[x].startswith(_OPTIMIZER)}
+        rows = zip(columns.annotation_name, columns.annotation_start, columns.annotation_us, strict=True)
+        for start, us in sorted((start, us) for name, start, us in rows if name in ids):
+            count += start >= end
+            end = max(end, start + us)
+        return count
 
     def beside(self, source: Source) -> Read:
         """Read another trace file, which may show how a CUDA graph was captured that this trace replays.

@@ -150,7 +150,7 @@ KINDS = (UnitKind("a", 12, 1, ()),)
 def test_a_job_without_gpu_work_states_what_cannot_be_done(
     wrote: bool, gpu: bool, ending: str, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Only a job that surely did no GPU work is not run again. The exit code tells a script that nothing was tuned."""
+    """``tune`` ends after one run of a job that surely did no GPU work, with an exit code of its own."""
 
     def job(*given: Any, **more: Any) -> Any:
         runs.append(more["run"])

@@ -139,6 +139,7 @@ def test_steps_of_optimizers_are_counted_if_no_step_is_marked() -> None:
     own = {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "pid": 1, "tid": 1, "dur": 5.0}
     stepped = [{**own, "ts": float(ts)} for ts in (1, 10, 20)]
     others = [{**own, "ts": 30.0, "name": "Optimizer.zero_grad#SGD.zero_grad"}, {**own, "cat": "gpu_user_annotation"}]
+    others.append({**own, "ts": 21.0, "dur": 2.0, "name": "Optimizer.step#Wrapped.step"})
     text = json.dumps({**CONTENT, "traceEvents": [*stepped, *others]})
     assert facts(outcomes(FORMAT, text.encode()))["optimizer_steps"] == "3"
     marked = json.dumps({**CONTENT, "traceEvents": [*stepped, {**own, "ts": 1.0, "name": "ProfilerStep#1"}]})
