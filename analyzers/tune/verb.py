@@ -48,7 +48,7 @@ from logparse.libraries.kinds.format import Emission
 from logparse.output import UNCHECKED
 from logparse.output.files import write_file
 from logparse.store import Store, command_line
-from logparse.text import cut_to_width, format_difference, pluralize
+from logparse.text import cut_to_width, format_difference, make_printable, pluralize
 
 _MOST_TRIED, _TRIAL_S, _PATIENCE_S, _ANSWER_S = 4, 30.0, 45.0, 90.0
 """Limits for trying changes in the running job.
@@ -86,8 +86,8 @@ def tune(
 ) -> int:
     """Make a job faster: find changes, make them, measure the gain. Raises InputError and MeasuringError.
 
-    The exit code is the job's, 130 after Ctrl-C, ``NOT_APPLIED`` if nothing shows that the changes were made, or
-    ``UNCHECKED`` if the job did no GPU work that could be measured.
+    The exit code is the job's, 130 after Ctrl-C, ``NOT_APPLIED`` if nothing shows that the changes were made,
+    ``UNCHECKED`` if the job did no GPU work that could be measured, or 1 if no trace of the job could be read.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
@@ -187,6 +187,7 @@ class _Job:
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():
                 self.say(f"the job ended with exit code {code} and is not run again; {self.goes_on}")
             raise _EndedError(code)
+        self.end_if_damaged(read)
         if self.ran_without_gpu(read):
             self.say(
                 f"tune ends after this run of the job: {_name_traced(read)} ran no GPU kernel, and logparse found no "
@@ -208,6 +209,25 @@ class _Job:
             job.timed_alone()
         return job
 
+    def end_if_damaged(self, read: Sequence[Ingested]) -> None:
+        """End the tuning if no kernel is known and a trace is damaged, because its job may have run kernels."""
+        traces = _traces(read)
+        damaged = [x for x in traces if x.state == "failed" or x.units["reject"]]
+        if not damaged or self.has_kernels:
+            return
+        again = command_line(self.store.url, "ingest", str(self.first.folder), "--run", self.run)
+        self.say(
+            f"tune ends after this run of the job: {len(damaged)} of its {pluralize(len(traces), 'trace')} could not "
+            f"be read, and no GPU kernel is known. The first is {make_printable(damaged[0].path)}. When the cause is "
+            f"mended, read them again with `{again}`"
+        )
+        raise _EndedError(1)
+
+    @property
+    def has_kernels(self) -> bool:
+        """True if the traces of the unchanged job contain a GPU kernel."""
+        return bool((tables_of(self.store, self.run).kernels["run"] == self.run).any())
+
     def ran_without_gpu(self, read: Sequence[Ingested]) -> bool:
         """Tell whether the job surely did no GPU work: no kernel is traced, no call is logged, and no GPU is known.
 
@@ -216,7 +236,7 @@ class _Job:
         tables = tables_of(self.store, self.run)
         facts = tables.facts[tables.facts["run"] == self.run]
         has_gpu = bool(facts["name"].isin(["arch", "device"]).any())
-        idle = not any(x.calls for x in read) and tables.kernels[tables.kernels["run"] == self.run].empty
+        idle = not any(x.calls for x in read) and not self.has_kernels
         return bool(_name_traced(read)) and idle and not has_gpu
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
@@ -499,10 +519,14 @@ def _name_unmeasured_changes(gone: Sequence[ActionResult], there: Sequence[Actio
         yield cut_to_width(f"  would save time, but were not timed together with these changes: {names}")
 
 
+def _traces(read: Sequence[Ingested]) -> list[Ingested]:
+    """Return the traces of the job's steps, without the traces of captured CUDA graphs."""
+    return [x for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
+
+
 def _name_traced(read: Sequence[Ingested]) -> str:
     """Return the number of processes that wrote a trace of their steps as words. Empty if no process wrote a trace."""
-    windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
-    processes = {path.name.split("_")[1] for path in windows}
+    processes = {Path(x.path).name.split("_")[1] for x in _traces(read)}
     return pluralize(len(processes), "traced process") if processes else ""
 
 

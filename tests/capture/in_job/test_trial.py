@@ -656,11 +656,32 @@ def test_a_job_whose_units_never_settle_is_not_tried(run: Any) -> None:
 
 def test_units_of_several_threads(run: Any) -> None:
     ran = run(
-        "def work():\n    for _ in range(60): step()\n"
-        "thread = threading.Thread(target=work); thread.start(); thread.join(); print(state())",
+        "from concurrent.futures import ThreadPoolExecutor as Pool\none, other = Pool(1), Pool(1)\n"
+        "for _ in range(60): one.submit(step).result(); other.submit(step).result()\nprint(state())",
         "channels_last",
     )
     assert (ran.one.seen, ran.one.why) == ((), "the job runs its steps in several threads")
+    assert ran.tried.out == ran.plain.out
+
+
+def test_units_of_one_thread_that_is_not_the_main_thread(run: Any) -> None:
+    """A server may call its model in the main thread first, and then in a thread that serves requests."""
+    ran = run(
+        "from concurrent.futures import ThreadPoolExecutor as Pool\npool = Pool(1)\nfor _ in range(3): step()\n"
+        "for _ in range(120): pool.submit(step).result()\nprint(pool.submit(state).result())",
+        "channels_last",
+    )
+    assert [(x.ended, x.why) for x in ran.one.seen] == [("decided", "")]
+    assert ran.tried.out == ran.plain.out
+
+
+def test_another_thread_calls_the_model_during_the_trial(run: Any) -> None:
+    ran = run(
+        "from concurrent.futures import ThreadPoolExecutor as Pool\npool = Pool(1)\n"
+        "for number in range(80): step() if number % 60 == 59 else pool.submit(step).result()\nprint(state())",
+        "channels_last",
+    )
+    assert ran.one.why == "the job runs its steps in several threads"
     assert ran.tried.out == ran.plain.out
 
 

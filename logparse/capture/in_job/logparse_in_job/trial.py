@@ -18,7 +18,8 @@ an exception leaves a module's call  the action is off before the job sees its o
 while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process
 the job forks, or saves, loads or    the action goes off first, and the block begins anew, so that a checkpoint, a copy
 copies state of its models           of a model and a process never hold a change of a trial
-it does so in another thread         the action is refused after the unit, because the main thread may be within a call
+it does so in another thread         the action is refused after the unit, because the job may be within a call then
+several threads call the models      the trial ends, or does not begin, because one may be within a call
 the job sets it itself               the action is refused; the job's own setting stays
 the job compiles, captures a graph   the trial ends with that reason, because such code keeps what was there
 a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
@@ -50,6 +51,7 @@ from .same_result import Comparison as Results
 from .sharding import UnknownShardingError, is_sharded
 from .switches import fits, made
 from .switches.base import Job, RefusedError, Switch
+from .tracing import MAIN_THREAD
 from .units import Series
 from .unpatched import Python
 
@@ -131,6 +133,7 @@ class Trial:
         self._wants_calls = False
         self._units_left = 0
         self._waits = 0
+        self._callers: List[int] = []
         self._uncopied = ""
         self._usual_errors: Set[type] = set()
         self._began_s = 0.0
@@ -154,6 +157,8 @@ class Trial:
         """Note that the job calls a model. Copy the model's input if the call is to be repeated later."""
         if self.over or not any(True for _ in module.parameters()):
             return
+        if (thread := threading.get_ident()) not in self._callers:
+            self._callers.append(thread)
         _remember(self._models, module)
         if self._wants_calls and id(module) not in self._calls and len(self._calls) < _MOST_CALLS:
             inner = module.module if type(module).__name__ == "DistributedDataParallel" else module
@@ -200,7 +205,7 @@ class Trial:
             return
         if isinstance(of, torch.nn.Module) and not self._concerns(of):
             return
-        if threading.current_thread() is not threading.main_thread():
+        if self._is_shared:
             if isinstance(of, (torch.nn.Module, torch.optim.Optimizer)):
                 self._problem = ["refused", "the job reads the state of its model in another thread while it trains"]
             return
@@ -209,6 +214,11 @@ class Trial:
             self._again = True
             if why:
                 self._problem = ["refused", f"the job read its state while the action was on: {why}"]
+
+    @property
+    def _is_shared(self) -> bool:
+        """True if another thread than the present one has called the job's models."""
+        return any(x != threading.get_ident() for x in self._callers)
 
     def _concerns(self, module: Any) -> bool:
         """Return True if a module is part of one of the job's models, or shares a parameter with one."""
@@ -248,6 +258,8 @@ class Trial:
         assert self._ranks is not None
         if not self._began_s:
             self._began_s, self._sort = Python.monotonic(), sort
+            # A server's main thread may call its models before another thread serves requests.
+            self._callers = [x for x in self._callers if x != MAIN_THREAD] or self._callers
             self._usual_us = series.usual_us or 1e4
         try:
             said = self._ranks.exchange(
@@ -345,7 +357,7 @@ class Trial:
                 "the job now repeats another kind of step (unit of work) than before, so the times of steps cannot "
                 "be compared"
             )
-        if threading.current_thread() is not threading.main_thread():
+        if self._is_shared:
             return "the job runs its steps in several threads"
         if dynamo.compiled_graphs():
             return (
