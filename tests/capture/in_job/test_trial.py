@@ -685,6 +685,20 @@ def test_another_thread_calls_the_model_during_the_trial(run: Any) -> None:
     assert ran.tried.out == ran.plain.out
 
 
+def test_steps_that_begin_after_many_calls_without_gradients(run: Any) -> None:
+    """Reinforcement learning first collects experience with its model, and then trains it."""
+    ran = run(
+        "def play():\n    with torch.no_grad(): model(images)\n    now[0] += 0.01\n"
+        "for _ in range(60): play()\n"
+        "for _ in range(40):\n    play()\n    for _ in range(4): step()\nprint(state())",
+        "channels_last",
+    )
+    assert [(x.name, x.ended) for x in ran.one.seen] == [("channels_last", "decided")]
+    assert ran.one.sort == "optimizer"
+    assert {round(x[0], 6) for x in ran.one.seen[0].pairs} == {round(math.log(0.5), 6)}
+    assert ran.tried.out == ran.plain.out
+
+
 def test_a_budget_that_is_over(run: Any) -> None:
     ran = run("for _ in range(80): step()\nprint(state())", "channels_last", "padded_output", seconds=0.0)
     assert (ran.one.seen, ran.one.why) == ((), "there was not enough time left to try the other actions")

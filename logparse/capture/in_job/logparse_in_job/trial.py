@@ -21,6 +21,7 @@ copies state of its models           of a model and a process never hold a chang
 it does so in another thread         the action is refused after the unit, because the job may be within a call then
 several threads call the models      the trial ends, or does not begin, because one may be within a call
 the job sets it itself               the action is refused; the job's own setting stays
+the job's steps change their sort    the trial begins anew, once: for example, a job first made calls without gradients
 the job compiles, captures a graph   the trial ends with that reason, because such code keeps what was there
 a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
 an error of ours                     the trial ends with the error
@@ -143,6 +144,7 @@ class Trial:
         self._on = ""
         self._again = False
         self._agains = 0
+        self._anew = False
         self._problem: List[str] = []
         self._ranks: Optional[Alone] = None
         self._usual_us = 0.0
@@ -256,6 +258,9 @@ class Trial:
           the times of rank 0, so all of them do the same.
         """
         assert self._ranks is not None
+        if self._began_s and sort != self._sort and self._ranks.count == 1 and not self._anew:
+            self._begin_anew()
+            return
         if not self._began_s:
             self._began_s, self._sort = Python.monotonic(), sort
             # A server's main thread may call its models before another thread serves requests.
@@ -278,6 +283,21 @@ class Trial:
         except LateError as why:
             self._give_up("refused", str(why))
             self._end(str(why))
+        self._write()
+
+    def _begin_anew(self) -> None:
+        """Forget all results, because they belong to another sort of step, and wait until the new steps are steady.
+
+        For example, reinforcement learning first calls its model without gradients, and later also makes optimizer
+        steps.
+        """
+        if self._off():
+            self._left = [*(x.name for x in self._tried), *self._left]
+            self._tried.clear()
+            self._calls.clear()
+            self._now = self._switch = None
+            self._anew, self._wants_calls, self._again = True, False, False
+            self._began_s, self._waits, self._agains, self._problem = 0.0, 0, 0, []
         self._write()
 
     def _disturbed(self) -> List[str]:

@@ -143,8 +143,12 @@ class Series:
         seconds = Python.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
             return ""
-        usual = {id(kind): statistics.median(kind.us) or 1.0 for kind in self.kinds.values() if kind.us}
-        if is_settled([us / usual[id(kind)] for kind, us in self.times[-_MOST_UNITS:]]):
+        latest = self.times[-_MOST_UNITS:]
+        by_kind: Dict[int, List[float]] = {}  # ``Kind.us`` may have been emptied since, which ``trial.py`` does
+        for kind, us in latest:
+            by_kind.setdefault(id(kind), []).append(us)
+        usual = {key: statistics.median(times) or 1.0 for key, times in by_kind.items()}
+        if is_settled([us / usual[id(kind)] for kind, us in latest]):
             return "settled"
         if self.count >= _MOST_UNITS or seconds > _MOST_S:
             return f"not settled after {self.count} units, {round(seconds, 1):g} s"
