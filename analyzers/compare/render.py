@@ -166,7 +166,10 @@ def _calls(found: Diff) -> list[str]:
         equal = bool(a and b) and found.is_equal_per(kind, max(one, 1), max(two, 1))
         if a == b and (equal or one == two or not by_step):
             continue
-        sides = ["none logged" if n is None else f"{n:,} calls{_of(many, by_step)}" for n, many in ((a, one), (b, two))]
+        sides = [
+            "none in its logs, so unknown" if n is None else f"{n:,} calls{_of(many, by_step)}"
+            for n, many in ((a, one), (b, two))
+        ]
         each = "step" if by_step else "process"
         sure = "" if one and two else " (if the run whose logs name no process had only one process)"
         same = f": per {each} these calls are the same{sure}" if equal else ""

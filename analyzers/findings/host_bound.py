@@ -185,8 +185,9 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
     unmarked = "" if time.steps else " The trace marks no steps, so pauses between steps count as waiting."
     # Without the profiler, the host may be so fast that less GPU time does make a step faster.
     little = "" if time.profiled else f": less GPU time may not make the {time.word} faster"
-    profiled = ""
+    profiled, of = "", "time"
     if time.profiled:
+        of = "traced time"
         timed = f"time a {time.word} without the profiler first (`logparse capture --trace` does this)"
         timed = (
             "name the function whose calls are timed without the profiler (`logparse capture --unit`)"
@@ -195,7 +196,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
         )
         profiled = f" The profiler slows the host: {timed}."
     return (
-        f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
+        f"the GPU runs kernels in {share:.1%} of the {of} ({duration((time.busy_us or 0.0) / steps)} of "
         f"{duration((time.window_us or 0.0) / steps)}{each}) and {_IDLE}{little}. "
         f"{launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
         f"each on average.{why_idle(time)}{unmarked}{profiled}"

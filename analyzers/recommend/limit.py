@@ -91,14 +91,13 @@ def describe_limit(found: Recommendation) -> str:
 
 def _tell_usual(usual: Gain, as_traced: Gain) -> str:
     """Tell what an infinitely fast host saves: with the host as it usually is without the profiler, and as traced."""
-    (least, most), unit = in_one_unit([usual.saving_us, as_traced.saving_us])
-    (saved, now), usual_unit = in_one_unit([usual.saving_us, usual.now_us])
+    (saved, now), unit = in_one_unit([usual.saving_us, usual.now_us])
     share, share_of_trace = usual.saving_us / usual.now_us, as_traced.saving_us / as_traced.now_us
+    begins = "a faster host probably saves little:" if share < _LITTLE else "a faster host saves"
     return (
-        f"a faster host saves {least} to {most} {unit}{', probably little' * (share < _LITTLE)}: ≈ {saved} of ≈ {now} "
-        f"{usual_unit} ({share:.0%}; computed, not measured) if the profiler halved the host's speed, as it usually "
-        f"does in other jobs, and {join_times(as_traced.saving_us, 'of', as_traced.now_us)} ({share_of_trace:.0%}, "
-        f"simulated) if it slowed nothing. Both are for an infinitely fast host"
+        f"{begins} at most ≈ {saved} of ≈ {now} {unit} ({share:.0%}, computed) if the profiler halved the host's "
+        f"speed, as usually in other jobs, and at most {join_times(as_traced.saving_us, 'of', as_traced.now_us)} "
+        f"({share_of_trace:.0%}, simulated) if it slowed nothing. `capture --trace` measures which"
     )
 
 

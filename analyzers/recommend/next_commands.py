@@ -26,10 +26,13 @@ def check_files(store: str | None, run: str, folder: str) -> str:
 
 
 def explain_check(run: str, *, traced: bool) -> str:
-    """Explain what the command of ``check_files`` does. ``traced``: the run without the files has a trace."""
-    without = f"but compares no times: run {make_printable(run)} has no trace (capture --trace)"
-    times = "and compares the times of both runs" if traced else without
-    return f"check is apply with logs and a proof that the files are used, {times}"
+    """Explain the commands *check* (``check_files``) and *apply*.
+
+    ``traced``: the run without the files has a trace.
+    """
+    named = f"run {make_printable(run)}"
+    times = f"and compares its times with {named}" if traced else f"but compares no times: {named} has no trace"
+    return f"check runs it once and proves that the files are used, {times}; apply: later runs"
 
 
 EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"

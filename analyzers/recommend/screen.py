@@ -260,7 +260,7 @@ def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
     of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
     if any(x.usual is not None for x in todo):
         return f"saves{f' {of}' * (unit == 'step')} without the profiler"
-    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.removesuffix(' together')}"
+    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.replace('a run (', '(')}"
 
 
 def format_savings(todo: Sequence[Todo]) -> list[str]:
@@ -432,10 +432,12 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if assumed := [x for x in todo if x.assumes]:
         settled = " && ".join(settling(written.store, found.run, written.runs))
         yield _Command("settle", settled, numbers_of(assumed))
-    job, applied = "JOB", numbers_of(x for x in todo if isinstance(x.remedy, UseRows))
+    applied = numbers_of(x for x in todo if isinstance(x.remedy, UseRows))
+    read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
+    if read:
+        yield _Command("check", next_commands.check_files(written.store, found.run, here), applied)
     if (folders[1:] or apply_script.NAME in names) and UseRows in listed:
-        job = f"{command_line(None, 'run', '--with')} {here} -- JOB"
-        yield _Command("apply", job, applied)
+        yield _Command("apply", f"{command_line(None, 'run', '--with')} {here} -- JOB", applied)
     elif written.files and UseRows in listed:
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
         yield _Command("apply", f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", applied, is_shell=False)
@@ -454,10 +456,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if untimed := [(x, name) for x, name in changes if name not in timed and name in _names_of_actions()]:
         tried = f"{command_line(None, 'try', *(name for _, name in untimed))} -- JOB"
         yield _Command("try", tried, numbers_of(x for x, _ in untimed))
-    read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
-    if read:
-        yield _Command("check", next_commands.check_files(written.store, found.run, here), applied)
-    elif actions:
+    if actions and not read:
         check = next_commands.check_actions(written.store, found.run, written.runs, actions)
         yield _Command("check", check, by_action)
     by_search = [x for x in todo if isinstance(x.remedy, Search)]
@@ -474,7 +473,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if read or actions:
         traced = found.gpu_time is not None
         explained = next_commands.explain_check(found.run, traced=traced) if read else next_commands.EXPLAIN_CHECK
-        optional = "; confirm is optional" if timed_again and applied else ""
+        optional = "; confirm: optional" if timed_again and applied else ""
         yield _Command("JOB", f"{_JOB}; {explained}{optional}", is_shell=False)
 
 

@@ -184,14 +184,21 @@ def gain(todo: Todo) -> str:
 def traced_text(todo: Todo) -> str:
     """Write the gain with the host that the trace shows, if the shown gain is one without the profiler (``usual``).
 
-    For example ``32.4 → 31.4 ms if the profiler slowed nothing``. Empty if the two gains are the same, or if only one
-    is known.
+    For example ``32.4 → 31.4 ms if the profiler slowed nothing``. Empty if only one gain is known, or if both are
+    nothing or the same bound.
     """
     usual, shown = todo.usual, todo.shown
-    if usual is None or shown is None or abs(todo.gained_us - usual.saving_us) < LEAST * usual.now_us:
+    if usual is None or shown is None:
+        return ""
+    if not differs_if_traced(todo) and (todo.at_most or todo.gained_us < LEAST * usual.now_us):
         return ""
     bound = f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
     return f"{bound if todo.at_most else _arrow(shown)} if the profiler slowed nothing"
+
+
+def differs_if_traced(todo: Todo) -> bool:
+    """True if the gain with the host that the trace shows is another one than the gain without the profiler."""
+    return todo.usual is not None and abs(todo.gained_us - todo.usual.saving_us) >= LEAST * todo.usual.now_us
 
 
 def _arrow(gain: Gain) -> str:

@@ -15,7 +15,7 @@ from analyzers.recommend.apply_module import choose_default_changes
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
 from analyzers.recommend.limit import DATA, add_usual, describe_limit, name_limit, name_next_limit
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, Unit, expected_text, gain, name_saving_unit, traced_text
+from analyzers.recommend.todo import Todo, Unit, differs_if_traced, expected_text, gain, name_saving_unit, traced_text
 from analyzers.recommend.todo_from_actions import find_hidden_changes, list_actions, with_combination
 from analyzers.recommend.todo_from_findings import list_findings, list_remarks
 from analyzers.recommend.todo_order import is_hidden, rank
@@ -38,7 +38,7 @@ class Verdict:
     * ``limit``: what limits the step, and how short it could be without each limit, or the reason why that is unknown.
       Empty without a trace.
     * ``word``: the user's word for a step.
-    * ``whole``: what a saving per run is a part of: ``a run``, ``a run of 2 processes together``, or ``the whole
+    * ``whole``: what a saving per run is a part of: ``a run``, ``a run (sum of 2 processes)``, or ``the whole
       trace`` if the times are of traces without marked steps.
     * ``hint``: how the user gets times of a step if no steps are marked. Else empty.
     """
@@ -196,8 +196,8 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     in_trace = "in the trace " if first.most_us is not None or first.usual is not None else ""
     ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
     if traced := traced_text(first):
-        ends = f"; {traced}" + ("" if told else f", because {limit} is the limit then")
-    each = name_saving_unit(first, found.word, whole_of(found)).removesuffix(" together")
+        ends = f"; {traced}" + (f", because {limit} is the limit then" if not told and differs_if_traced(first) else "")
+    each = name_saving_unit(first, found.word, whole_of(found))
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     ratio = shown.ratio if first.usual is None else first.usual.ratio
     has_share = whole and (first.most_us is None or first.usual is not None) and round(1 - ratio, 2) > 0

@@ -26,10 +26,10 @@ class Share:
 
 
 def whole_of(found: Recommendation) -> str:
-    """Return what a saving per run is a part of, such as ``a run of 2 processes together`` (``Verdict.whole``)."""
+    """Return what a saving per run is a part of, such as ``a run (sum of 2 processes)`` (``Verdict.whole``)."""
     if found.gpu_time is not None and not found.gpu_time.steps:
         return "all traces" if found.gpu_time.traces > 1 else "the whole trace"
-    return f"a run of {found.processes} processes together" if found.processes > 1 else "a run"
+    return f"a run (sum of {found.processes} processes)" if found.processes > 1 else "a run"
 
 
 def whole_us(time: GpuTime | None) -> float | None:

@@ -282,7 +282,7 @@ def _start(
     # A launcher without units, for example torchrun, reports our signal
     reasons = [x.why for x in records if x.why and (x.units or not ended_by_us)]
     notes = [*noted, *reasons, *([how] if how and not reasons else [])]
-    if not records and not how:
+    if not records and not how and not interrupted:
         notes.append(
             "no process tried an action: none imported torch, or its Python did not get this command's environment "
             "(options -S, -I or -E, sudo, a container)"

@@ -90,7 +90,9 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         changes = ""
     waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
     commands, traced = _list_commands(todo, results, recommendation, store, runs), recommendation.gpu_time is not None
-    checks = any(label == "check" for label, _ in commands)
+    labels = {label for label, _ in commands}
+    note = [next_commands.explain_check(recommendation.run, traced=traced)] if "check" in labels else []
+    note += ["confirm: optional, needs the GPU; until then the saving may be 0"] if "confirm" in labels else []
     return Card(
         name=todo.name,
         title=todo.title,
@@ -101,7 +103,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         changes=changes,
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
         commands=commands,
-        note=next_commands.explain_check(recommendation.run, traced=traced) if checks else "",
+        note="; ".join(note),
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
@@ -147,7 +149,7 @@ def _list_commands(
         applied = f"{command_line(None, 'run', '--with', folder)} -- JOB"
         checked = next_commands.check_files(store, run, folder) if _writes_override_files(found) else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
-        steps = (("confirm", confirmed), ("write", write), ("apply", applied), ("check", checked))
+        steps = (("confirm", confirmed), ("write", write), ("check", checked), ("apply", applied))
         return tuple((label, str(line)) for label, line in steps if line)
     if isinstance(todo.remedy, Search):
         scripts = names_of_scripts(found.findings[n - 1].problem for n in todo.findings)
@@ -165,6 +167,9 @@ def _list_commands(
         return (("measure", command_line(store, "replay", "--run", run, *only)),)
     if isinstance(todo.remedy, ChangeProgram) and todo.remedy.solution in {x.name for x in ACTIONS}:
         return (("try", f"{command_line(None, 'try', todo.remedy.solution)} -- JOB"),)
+    if todo.waits_for == "host" and todo.usual is not None:
+        # Without the profiler, the host may be so fast that nothing waits for it.
+        return (("measure", f"{command_line(store, 'capture', '--trace', '2')} -- JOB"),)
     return (("explain", command_line(store, "recommend", "--run", run, "--explain", todo.name)),)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.render import warnings_first
 from analyzers.recommend.step_times import StepTimes
+from analyzers.recommend.todo import Todo
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import verdict
 from logparse.model import problem_from_text
@@ -120,16 +121,24 @@ def load_gpu_time(store: Store, run: str) -> GpuTime | None:
 def _with_actions(
     rows: pd.DataFrame, result: Recommendation, more_of: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> pd.DataFrame:
-    """Add two columns to the table of findings: the first proposal about each GEMM or convolution, and all proposals.
+    """Add two columns to the table of findings: a proposal about each GEMM or convolution, and all proposals.
+
+    The first column names the proposal that brings the saving of its row, if there is one.
 
     * ``more_of``: the GEMMs and convolutions of proposals about the whole job.
     """
     parts = {x.action.name: x.parts for x in result.actions}
-    named: dict[str, dict[str, str]] = {}
-    for todo in verdict(result).todo:
-        of = [x.problem.text for x in (result.findings[n - 1] for n in todo.findings) if x.problem is not None]
-        for text in (*of, *(part.of for part in parts.get(todo.name, ())), *more_of.get(todo.name, ())):
+    todos, named = verdict(result).todo, dict[str, dict[str, str]]()
+
+    def add(todo: Todo, texts: Iterable[str]) -> None:
+        for text in texts:
             named.setdefault(text, {}).setdefault(todo.name, capitalize_first(todo.title))
+
+    for todo in todos:
+        of = (result.findings[n - 1] for n in todo.findings)
+        add(todo, (x.problem.text for x in of if x.problem is not None))
+    for todo in todos:
+        add(todo, (*(part.of for part in parts.get(todo.name, ())), *more_of.get(todo.name, ())))
     first, all_of = {x: next(iter(y.values())) for x, y in named.items()}, {x: "|".join(y) for x, y in named.items()}
     rows["action"], rows["todos"] = rows["problem"].map(first), rows["problem"].map(all_of)
     known_rows = set(rows["problem"])

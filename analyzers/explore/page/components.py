@@ -271,7 +271,7 @@ def _make_row_of_times(name: str, here: float | None, there: float | None) -> ht
 
 
 def _calls_beside(kind: str, there: int | None, here: int | None) -> html.Element:
-    numbers = ["none logged" if x is None else f"{x:,}" for x in (there, here)]
+    numbers = ["none in its logs (unknown)" if x is None else f"{x:,}" for x in (there, here)]
     return html.tr([html.th(f"logged calls of {_noun(kind)}s", scope="row"), html.td(f"{numbers[0]} → {numbers[1]}")])
 
 
@@ -767,9 +767,6 @@ def _box_commands(commands: Sequence[Command], name: str, explained: str = "") -
         for (label, line), end in zip(commands, ends, strict=True)
     ]
     said = ["JOB is the command of the job"] if any("-- JOB" in line for _, line in commands) else []
-    said += (
-        ["confirm times the solutions again; it is optional, and needs the GPU"] if "confirm" in dict(commands) else []
-    )
     said += [explained] if explained else []
     note = [html.p(" ".join(map(sentence, said)), class_="note")] if said else []
     return [html.div([html.pre(html.code(lines, id=name)), *note], class_="commands")]

@@ -105,10 +105,9 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     apply, search = made["UseRows"], made["Search"]
     assert apply.saves.split()[-1] in ("µs", "ms")
     write = "logparse recommend --store S --run r --out overrides-r"
-    assert apply.lines[-3:-1] == (write, "logparse run --with overrides-r -- JOB")
     check = "logparse run --store S --with overrides-r --verify r -- JOB"
-    assert apply.lines[-1] == check, "it ends with the check, as in the terminal"
-    assert [label for label, _ in apply.commands] == ["confirm", "write", "apply", "check"]
+    assert apply.lines[-3:] == (write, check, "logparse run --with overrides-r -- JOB")
+    assert [label for label, _ in apply.commands] == ["confirm", "write", "check", "apply"], "as in the terminal"
     assert [label for label, _ in search.commands] == ["write", "search", "ingest", "again"]
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides-r/*/tune_miopen.sh")
@@ -128,9 +127,9 @@ def test_the_card_and_the_terminal_name_the_same_commands(sampled: Store, tmp_pa
         x.replace("--with overrides-demo", "--with $D").replace("demo after overrides-demo", "demo after $D")
         for x in card.lines
     ]
-    replay, _, apply, check = shown
+    replay, _, check, apply = shown
     assert card.evidence.endswith("not confirmed")
-    assert [label for label, _ in card.commands] == ["confirm", "write", "apply", "check"]
+    assert [label for label, _ in card.commands] == ["confirm", "write", "check", "apply"]
     for label, line in (("confirm", replay), ("apply", apply), ("check", check)):
         assert re.search(rf"for [\d,]+: {label} {re.escape(line)}", " ".join(lines.split())), label
 

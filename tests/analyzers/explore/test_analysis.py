@@ -10,15 +10,17 @@ import pytest
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.explore.load.actions import cards
-from analyzers.explore.load.analysis import analyse
+from analyzers.explore.load.analysis import analyse, store_points
 from analyzers.explore.plain_text import capitalize_first
 from analyzers.explore.point_table import tabulate_findings
+from analyzers.findings import layout_transposes
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
 from analyzers.recommend.verdict import verdict
 from logparse.ingest import ingest
+from logparse.model import Replay
 from logparse.store import Store, open_store
-from tests.conftest import SAMPLES
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
 
 FIND_DB = SAMPLES / "miopen" / "gfx942130.HIP.fdb.txt"
 
@@ -61,6 +63,20 @@ def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
         said.found.drop(columns=["action", "todos"]),
         tabulate_findings(result.findings).drop(columns=["action", "todos"]),
     )
+
+
+@needs_corpus
+def test_a_row_names_the_change_that_brings_its_saving(tmp_path: Path) -> None:
+    """The savings of the rows with one action add up to the saving of its kernels on the card."""
+    store = open_store(tmp_path / "store", create=True)
+    ingest([str(CORPUS / "h200/resnet50.trace.json.gz")], store, run="resnet", jobs=1)
+    points = store_points(store).dropna(subset="action")
+    measure = next(x for x in verdict(advise(store, Settings())).todo if isinstance(x.remedy, Replay))
+    saving = points[points["saving_us"] > 0]
+    assert set(saving["action"]) == {capitalize_first(measure.title)}
+    assert saving["saving_us"].sum() == pytest.approx(measure.saving_us, rel=1e-3)
+    also = points["todos"].map(lambda x: layout_transposes.NAME in list(x))
+    assert also.sum() > (points["action"] == "Use channels_last").sum(), "a row may have several things to do"
 
 
 def test_proposed_changes_of_a_trace_come_from_the_simulation(tmp_path: Path) -> None:

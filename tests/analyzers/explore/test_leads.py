@@ -192,7 +192,7 @@ def test_a_comparison_goes_from_the_earlier_run_to_the_later_one(client: FlaskCl
     assert "4 of 17 problems with another pick" in compared
     assert "44 problems only in job." in compared, "calls alone count, where a run logs calls"
     assert "calls of GEMMs244 → 122" in compared
-    assert "calls of convolutions697 → none logged" in compared
+    assert "calls of convolutions697 → none in its logs (unknown)" in compared
     assert "The kernels alone, timed in a benchmark: 69.8 ms → 28.5 ms (−59.1%) at the calls of after" in compared
     assert "bench_output.txt (run job) has these times of both picks, for all 4" in compared
     assert "124 ms (calls × time of a call; times from bench_output.txt (run job))" in words(shown["verdict"])
