@@ -155,7 +155,7 @@ def gains_text(conclusion: Verdict) -> str:
         )
     if len(conclusion.todo) < 2 or not conclusion.gains:
         return ""
-    per = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole
+    per = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole.replace(" (", ", ").rstrip(")")
     known = [gain_text(*x) for x in conclusion.gains if x[0] != "unknown"]
     bounds = [gain_text(*x) for x in conclusion.gains if x[0] == "unknown"]
     more = f"{' more' * bool(known)}, of which only an upper bound is known"

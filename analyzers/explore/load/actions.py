@@ -20,7 +20,7 @@ from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts
 from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import NOTHING_WORTH_DOING, verdict
+from analyzers.recommend.verdict import NOTHING_WORTH_DOING, gains_text, verdict
 from logparse.libraries.override_formats import writers_for
 from logparse.model import Advise, ChangeProgram, Replay, Search, Setting, UseRows
 from logparse.quoting import file_name
@@ -52,13 +52,15 @@ def verdict_of(
     * ``runs``: all stored runs. Commands for a new run use another name.
     * ``alike``: runs that call the same GEMMs or convolutions (``beside.runs_alike``).
     """
+    conclusion = verdict(analysis.recommendation)
     return PageVerdict(
         headline=analysis.headline,
         nothing_left=analysis.headline.startswith(NOTHING_WORTH_DOING),
         lines=analysis.lines,
         shows=dict(analysis.shows),
         actions=tuple(cards(analysis.recommendation, store, runs)),
-        order=name_order(verdict(analysis.recommendation).todo),
+        order=name_order(conclusion.todo),
+        together=gains_text(conclusion),
         time=time_split(analysis.recommendation),
         beside=times_beside(analysis.recommendation.gpu_time, other.gpu_time),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),

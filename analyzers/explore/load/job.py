@@ -131,6 +131,8 @@ class PageVerdict:
     """Things to do, the most worthwhile first."""
     order: str = ""
     """A heading for the things to do, which names their order (``todo_order.name_order``)."""
+    together: str = ""
+    """A sentence about how much the things to do save together (``verdict.gains_text``). May be empty."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
     """Times of a step in this run and in the other run: (name, time here, time there), µs. None means unknown."""
@@ -166,6 +168,7 @@ class PageVerdict:
             calls=tuple((kind, *numbers) for kind, *numbers in known["calls"]),
             proposed=known["proposed"],
             alike=tuple(known["alike"]),
+            together=known["together"],
             nothing_left=known["nothing_left"],
         )
 

@@ -600,6 +600,7 @@ def answer(
     about: Collection[str] | None = None,
     untimed: float = math.nan,
     order: str = "",
+    together: str = "",
 ) -> list[object]:
     """Return the main part of the overview: where the time goes, and the cards of things to do.
 
@@ -607,7 +608,7 @@ def answer(
     * ``parts``: the time of the selected GEMMs and convolutions (``queries.sum_time_by_kind``), shown for a filter or a
       run without traces. None if it is not known yet.
     * ``about``: names of the things to do that concern the selected rows. None if nothing is filtered.
-    * ``order``: the order of the things to do (``PageVerdict.order``).
+    * ``order``, ``together``: the order of the things to do, and what they save together (``PageVerdict``).
     * ``untimed``: number of the selected calls that have no time. NaN if unknown.
     """
     if time is not None and about is None:
@@ -625,6 +626,8 @@ def answer(
         made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
         made.append(html.details([html.summary(f"{len(rest)} more things to do"), html.ul(rest, class_="cards")]))
+    if together and about is None:
+        made.append(html.p(sentence(together), class_="faint"))
     words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
     means = [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]
     entries = [x for term, meaning in WORDS.items() for x in (html.dt(term), html.dd(meaning))]

@@ -169,11 +169,11 @@ def _what_to_do(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection 
     of, files = known.verdict, FILES_URL + replace(chosen.cleared(), view="overview").url() if known.files else ""
     if con is None:
         leads = components.Leads(None, traced=False, download=files)
-        return components.answer(of.actions, of.time, None, chosen, leads, order=of.order)
+        return components.answer(of.actions, of.time, None, chosen, leads, order=of.order, together=of.together)
     about = queries.todos(con, chosen) if chosen.filters else None
     parts, untimed = queries.sum_time_by_kind(con, chosen), queries.totals(con, chosen)["untimed_calls"]
     leads = components.Leads(known.rows_of, known.traced, files)
-    return components.answer(of.actions, of.time, parts, chosen, leads, about, untimed, of.order)
+    return components.answer(of.actions, of.time, parts, chosen, leads, about, untimed, of.order, of.together)
 
 
 def _change(con: duckdb.DuckDBPyConnection, known: Known) -> tuple[list[str], str]:
