@@ -11,6 +11,9 @@ from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
 from logparse.quoting import Shell, make_printable, shell_word
 from logparse.store import command_line, new_label
 
+CONFIRM, CHECK, APPLY, SEARCH = "confirm (optional)", "check (once)", "apply (later runs)", "search (hours)"
+"""Labels of commands, which also say when to run them."""
+
 
 def confirm(store: str | None, run: str) -> Shell:
     """Return the command that times the listed solutions again, beside the library's choices."""
@@ -26,13 +29,11 @@ def check_files(store: str | None, run: str, folder: str) -> str:
 
 
 def explain_check(run: str, *, traced: bool) -> str:
-    """Explain the commands *check* (``check_files``) and *apply*.
-
-    ``traced``: the run without the files has a trace.
-    """
+    """Explain the command of ``check_files``. ``traced``: the run without the files has a trace."""
     named = f"run {make_printable(run)}"
-    times = f"and compares its times with {named}" if traced else f"but compares no times: {named} has no trace"
-    return f"check runs it once and proves that the files are used, {times}; apply: later runs"
+    untimed = f"but compares no times: {named} has no trace (capture --trace 2)"
+    times = f"and compares its times with {named}" if traced else untimed
+    return f"check applies the files, too, and proves that they are used, {times}"
 
 
 EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -82,7 +82,8 @@ class Recommendation:
     * ``unlike``: a sentence that explains why the times of the job's traces cannot be added. Empty if they can.
     * ``tried``: results of trying changes in the running job.
     * ``not_used``: counts of what the run has and no finding uses, such as damaged lines. Empty if there is nothing.
-    * ``processes``: the number of processes whose calls the logs count together. 0 if no log names its process.
+    * ``processes``: for each kind of problem, the number of processes whose calls the logs count together. Logs that
+      name no process are left out.
     * ``choices``: a clause about kernels that MIOpen chose without timing them. Empty without any.
     * ``callers``: values of the fact ``called_from`` of the job's traces (``libraries/torch_profiler/places.py``).
     """
@@ -108,7 +109,7 @@ class Recommendation:
     tried: tuple[Tried, ...] = ()
     as_expected: tuple[int, int] = (0, 0)
     not_used: str = ""
-    processes: int = 0
+    processes: Mapping[str, int] = field(default_factory=dict)
     choices: str = ""
     callers: tuple[str, ...] = ()
 
@@ -224,10 +225,10 @@ def _callers(tables: Tables) -> tuple[str, ...]:
     return tuple(map(str, facts.loc[of_run, "value"]))
 
 
-def _processes(tables: Tables) -> int:
-    """Return the number of processes of the job that the logs name. Commands of benchmark tools are left out."""
-    of_job = ~is_true(tables.calls["by_tool"]) & (tables.calls["run"] == tables.run)
-    return int(tables.calls.loc[of_job, "pid"].dropna().nunique())
+def _processes(tables: Tables) -> dict[str, int]:
+    """Return the number of processes of the job that the logs name, by kind of problem, without benchmark tools."""
+    calls = tables.calls[~is_true(tables.calls["by_tool"]) & (tables.calls["run"] == tables.run)]
+    return {str(kind): int(count) for kind, count in calls.groupby("kind")["pid"].nunique().items()}
 
 
 def _read_trials(tables: Tables) -> tuple[Tried, ...]:

@@ -27,12 +27,13 @@ from analyzers.recommend.todo import (
     mark,
     range_text,
     saving_texts,
+    sum_text,
     traced_text,
 )
 from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.todo_order import name_order, name_unit
 from analyzers.recommend.verdict import Verdict, verdict
-from analyzers.recommend.whole import Share
+from analyzers.recommend.whole import A_RUN, Share
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Advise, ChangeProgram, Finding, Search, UseRows
@@ -260,7 +261,10 @@ def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
     of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
     if any(x.usual is not None for x in todo):
         return f"saves{f' {of}' * (unit == 'step')} without the profiler"
-    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.replace('a run (', '(')}"
+    sums = {sum_text(x) for x in todo}
+    if of == A_RUN and len(sums) == 1 and "" not in sums:
+        return f"saves {sums.pop()}"
+    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of}"
 
 
 def format_savings(todo: Sequence[Todo]) -> list[str]:
@@ -380,11 +384,14 @@ def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list
     indent = "   " * (listed > 1)
     labels = [f"for {','.join(map(str, x.of))}: {x.label}" if x.of and listed > 1 else x.label for x in commands]
     width = len(indent) + max([_LABEL, *(len(x) + 2 for x in labels)])
+    # A line for all things, such as the one that sets $D, is long and needs the room beside long labels.
+    narrow = len(indent) + _LABEL if width > 2 * _LABEL + len(indent) else width
     out: list[str] = []
     for x, label in sorted(zip(commands, labels, strict=True), key=lambda pair: _order(pair[0])):
-        line = f"{indent}{label}".ljust(width) + x.text
-        out += _fold_command(line, width) if x.is_shell else _wrap_line(line, width)
-    return [*out, cut_to_width(f"{indent}rest".ljust(width) + rest)]
+        ends = width if x.of else narrow
+        line = f"{indent}{label}".ljust(ends) + x.text
+        out += _fold_command(line, ends) if x.is_shell else _wrap_line(line, ends)
+    return [*out, cut_to_width(f"{indent}rest".ljust(narrow) + rest)]
 
 
 def _order(command: _Command) -> float:
@@ -417,7 +424,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         yield _Command("set", f"D={named}")
     timed_again = [x for x in todo if x.findings and not x.confirmed and not isinstance(x.remedy, ChangeProgram)]
     if timed_again:
-        label = "confirm" if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"
+        label = next_commands.CONFIRM if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"
         of_label = [x for x in timed_again if isinstance(x.remedy, UseRows)] or timed_again
         yield _Command(label, next_commands.confirm(written.store, found.run), numbers_of(of_label))
     if found.ladder:
@@ -435,9 +442,10 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     applied = numbers_of(x for x in todo if isinstance(x.remedy, UseRows))
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     if read:
-        yield _Command("check", next_commands.check_files(written.store, found.run, here), applied)
+        yield _Command(next_commands.CHECK, next_commands.check_files(written.store, found.run, here), applied)
     if (folders[1:] or apply_script.NAME in names) and UseRows in listed:
-        yield _Command("apply", f"{command_line(None, 'run', '--with')} {here} -- JOB", applied)
+        label = next_commands.APPLY if read else "apply"
+        yield _Command(label, f"{command_line(None, 'run', '--with')} {here} -- JOB", applied)
     elif written.files and UseRows in listed:
         why = next((x for x in written.notes if NOT_WRITTEN in x), "the report states why")
         yield _Command("apply", f"{_NO_ROW}: {why.rpartition(NOT_WRITTEN)[2]}", applied, is_shell=False)
@@ -469,12 +477,11 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
         f"(cd {here}{f'/{shell_word(place)}' if place else ''} && sh {shell_word(x)})" for x, place in scripts.items()
     ]
     if searches:
-        yield _Command("search", "; ".join(searches), numbers_of(by_search))
+        yield _Command(next_commands.SEARCH, "; ".join(searches), numbers_of(by_search))
     if read or actions:
         traced = found.gpu_time is not None
         explained = next_commands.explain_check(found.run, traced=traced) if read else next_commands.EXPLAIN_CHECK
-        optional = "; confirm: optional" if timed_again and applied else ""
-        yield _Command("JOB", f"{_JOB}; {explained}{optional}", is_shell=False)
+        yield _Command("JOB", f"{_JOB}; {explained}", is_shell=False)
 
 
 def _names_of_actions() -> frozenset[str]:

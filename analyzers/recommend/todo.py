@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from analyzers.recommend.whole import LEAST
+from analyzers.recommend.whole import A_RUN, LEAST
 from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.model import UPPER_BOUND, ChangeProgram, Gain, Remedy, Sureness
 from logparse.text import duration, in_one_unit, join_times
@@ -54,6 +54,7 @@ class Todo:
     * ``rests_on``: what the estimate takes for granted, such as ``50% of the roofline is reached``. Empty if it
       takes nothing for granted.
     * ``waits_for``: the wait of the step that the change shortens, ``host`` or ``communication``. Else empty.
+    * ``processes``: the number of processes whose calls the saving is the sum of, if it is one of a run.
     * ``assumes``: the condition under which anything is saved, if no file of the job settles it. Else empty.
     """
 
@@ -77,6 +78,7 @@ class Todo:
     usual: Gain | None = None
     rests_on: str = ""
     waits_for: str = ""
+    processes: int = 0
     assumes: str = ""
 
     @property
@@ -146,7 +148,13 @@ def name_saving_unit(todo: Todo, word: str, whole: str) -> str:
     if todo.unit == "call":
         return f"a {of_calls(todo)}"
     unit = f"a {word}" if todo.unit == "step" else f"{'for ' * whole.startswith(('the', 'all'))}{whole}"
-    return unit + ", without the profiler" * (todo.usual is not None)
+    summed = f" {sum_text(todo)}" if whole == A_RUN and sum_text(todo) else ""
+    return unit + summed + ", without the profiler" * (todo.usual is not None)
+
+
+def sum_text(todo: Todo) -> str:
+    """Return the remark on a saving of several processes, such as ``(sum of 2 processes)``. Empty for one process."""
+    return f"(sum of {todo.processes} processes)" if todo.unit == "run" and todo.processes > 1 else ""
 
 
 def of_calls(todo: Todo) -> str:
@@ -209,23 +217,30 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
     """Write the savings of several things to do, all in one unit of time, such as ``82.5 of 330 ms``.
 
     Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving without the
-    profiler (``usual``) is a part of the time without the profiler.
+    profiler (``usual``) is a part of the time without the profiler. If the host makes a difference, it is a range.
     """
     gains = [x.shown if x.usual is None else x.usual for x in todo]
-    times = [
-        [] if gain is None else [x.expected_us, gain.now_us, x.most_us if x.usual is None else None]
-        for x, gain in zip(todo, gains, strict=True)
-    ]
+    times = [[] if gain is None else [*_ends(x), gain.now_us] for x, gain in zip(todo, gains, strict=True)]
     numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
     left, out = iter(numbers), []
     for x, each in zip(todo, times, strict=True):
         if not each:
             out.append("unknown")
             continue
-        saved, now, most = (next(left) if us is not None else None for us in each)
+        saved, most, now = (next(left) if us is not None else None for us in each)
         of = f" of {'≈ ' * (x.usual is not None)}{now}" if with_whole else ""
         out.append(f"{mark(x)}{saved}{'' if most is None else f' to {most}'}{of} {unit}")
     return out
+
+
+def _ends(todo: Todo) -> tuple[float, float | None]:
+    """Return the saving, µs, or the least and the most that is saved, if that depends on the host."""
+    if todo.usual is None:
+        return todo.expected_us, todo.most_us
+    if todo.at_most or not differs_if_traced(todo):
+        return todo.expected_us, None
+    least, most = sorted((todo.gained_us, todo.usual.saving_us))
+    return least, most
 
 
 def mark(todo: Todo) -> str:
@@ -274,7 +289,10 @@ def kernels_text(todo: Todo) -> str:
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.
     but = ""
-    if todo.usual is None and todo.most_us is not None:
+    if todo.usual is not None and todo.saving_us - todo.usual.saving_us >= LEAST * todo.usual.now_us:
+        (gained, saved), unit = in_one_unit([max(todo.usual.saving_us, 0.0), todo.saving_us])
+        but = f" (−{saved} {unit}, of which ≈ {gained} {unit} arrive)"
+    elif todo.usual is None and todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"
     elif todo.usual is None and todo.slowed_by:

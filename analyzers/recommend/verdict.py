@@ -7,8 +7,8 @@ order, names and units are the same everywhere. No function reads files.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.apply_module import choose_default_changes
@@ -38,8 +38,8 @@ class Verdict:
     * ``limit``: what limits the step, and how short it could be without each limit, or the reason why that is unknown.
       Empty without a trace.
     * ``word``: the user's word for a step.
-    * ``whole``: what a saving per run is a part of: ``a run``, ``a run (sum of 2 processes)``, or ``the whole
-      trace`` if the times are of traces without marked steps.
+    * ``whole``: what a saving per run is a part of: ``a run``, or ``the whole trace`` if the times are of traces
+      without marked steps.
     * ``hint``: how the user gets times of a step if no steps are marked. Else empty.
     """
 
@@ -67,7 +67,7 @@ def verdict(found: Recommendation) -> Verdict:
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
     listed = [*with_combination(list_actions(found), found), *list_findings(found), *list_remarks(found)]
-    listed = [add_usual(x, found) for x in listed]
+    listed = [replace(add_usual(x, found), processes=_processes(x, found)) for x in listed]
     unseen = sorted((x for x in listed if is_hidden(x, time)), key=lambda x: rank(x, time))
     # Measured savings come first, then estimates, then savings of which only an upper bound is known. Among savings
     # that are equally sure, the largest comes first.
@@ -89,6 +89,13 @@ def verdict(found: Recommendation) -> Verdict:
         whole_of(found),
         _hint_at_steps(found) if time is not None and not time.steps else "",
     )
+
+
+def _processes(todo: Todo, found: Recommendation) -> int:
+    """Return the number of processes whose calls a saving is the sum of. Convolutions have other logs than GEMMs."""
+    problems = [found.findings[n - 1].problem for n in todo.findings]
+    kinds: Iterable[str] = {x.kind for x in problems if x is not None} or found.processes
+    return max((found.processes.get(kind, 0) for kind in kinds), default=0)
 
 
 def _hint_at_steps(found: Recommendation) -> str:
@@ -155,7 +162,7 @@ def gains_text(conclusion: Verdict) -> str:
         )
     if len(conclusion.todo) < 2 or not conclusion.gains:
         return ""
-    per = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole.replace(" (", ", ").rstrip(")")
+    per = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole
     known = [gain_text(*x) for x in conclusion.gains if x[0] != "unknown"]
     bounds = [gain_text(*x) for x in conclusion.gains if x[0] == "unknown"]
     more = f"{' more' * bool(known)}, of which only an upper bound is known"

@@ -13,6 +13,8 @@ from analyzers.recommend.ranking import Recommendation
 
 LEAST = 0.01
 """Two times count as equal, and a gain as nothing, if they differ by less than this fraction (0 to 1)."""
+A_RUN = "a run"
+"""What a saving per run is a part of, if no trace tells the time of the run."""
 NEGLIGIBLE = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 
@@ -26,10 +28,10 @@ class Share:
 
 
 def whole_of(found: Recommendation) -> str:
-    """Return what a saving per run is a part of, such as ``a run (sum of 2 processes)`` (``Verdict.whole``)."""
+    """Return what a saving per run is a part of, such as ``a run`` (``Verdict.whole``)."""
     if found.gpu_time is not None and not found.gpu_time.steps:
         return "all traces" if found.gpu_time.traces > 1 else "the whole trace"
-    return f"a run (sum of {found.processes} processes)" if found.processes > 1 else "a run"
+    return A_RUN
 
 
 def whole_us(time: GpuTime | None) -> float | None:

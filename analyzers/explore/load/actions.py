@@ -93,8 +93,8 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
     commands, traced = _list_commands(todo, results, recommendation, store, runs), recommendation.gpu_time is not None
     labels = {label for label, _ in commands}
-    note = [next_commands.explain_check(recommendation.run, traced=traced)] if "check" in labels else []
-    note += ["confirm: optional, needs the GPU; until then the saving may be 0"] if "confirm" in labels else []
+    note = [next_commands.explain_check(recommendation.run, traced=traced)] if next_commands.CHECK in labels else []
+    note += ["until confirm has run, on the GPU, the saving may be 0"] if next_commands.CONFIRM in labels else []
     return Card(
         name=todo.name,
         title=todo.title,
@@ -151,7 +151,8 @@ def _list_commands(
         applied = f"{command_line(None, 'run', '--with', folder)} -- JOB"
         checked = next_commands.check_files(store, run, folder) if _writes_override_files(found) else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
-        steps = (("confirm", confirmed), ("write", write), ("check", checked), ("apply", applied))
+        apply = next_commands.APPLY if checked else "apply"
+        steps = ((next_commands.CONFIRM, confirmed), ("write", write), (next_commands.CHECK, checked), (apply, applied))
         return tuple((label, str(line)) for label, line in steps if line)
     if isinstance(todo.remedy, Search):
         scripts = names_of_scripts(found.findings[n - 1].problem for n in todo.findings)
@@ -159,7 +160,7 @@ def _list_commands(
         search = f'for S in {places}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
         # The last command lists the rows that use what the search has found.
         ingest = next_commands.ingest_found(store, run, f"{folder}/*", scripts)
-        return ("write", write), ("search", search), ("ingest", ingest), ("again", write)
+        return ("write", write), (next_commands.SEARCH, search), ("ingest", ingest), ("again", write)
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
         program = f"PYTHONPATH={folder} python YOUR_PROGRAM"

@@ -14,6 +14,7 @@ from analyzers.evidence.tables import Settings
 from analyzers.explore.load.actions import archive, cards, time_split, times_beside
 from analyzers.explore.load.job import Card
 from analyzers.job.gpu_time import GpuTime, Part
+from analyzers.recommend import next_commands
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.screen import Written, screen
 from analyzers.recommend.todo import Todo, gain
@@ -107,8 +108,13 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     write = "logparse recommend --store S --run r --out overrides-r"
     check = "logparse run --store S --with overrides-r --verify r -- JOB"
     assert apply.lines[-3:] == (write, check, "logparse run --with overrides-r -- JOB")
-    assert [label for label, _ in apply.commands] == ["confirm", "write", "check", "apply"], "as in the terminal"
-    assert [label for label, _ in search.commands] == ["write", "search", "ingest", "again"]
+    assert [label for label, _ in apply.commands] == [
+        next_commands.CONFIRM,
+        "write",
+        next_commands.CHECK,
+        next_commands.APPLY,
+    ]
+    assert [label for label, _ in search.commands] == ["write", next_commands.SEARCH, "ingest", "again"]
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides-r/*/tune_miopen.sh")
     assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides-r/*/"), "the results are read"
@@ -129,9 +135,15 @@ def test_the_card_and_the_terminal_name_the_same_commands(sampled: Store, tmp_pa
     ]
     replay, _, check, apply = shown
     assert card.evidence.endswith("not confirmed")
-    assert [label for label, _ in card.commands] == ["confirm", "write", "check", "apply"]
-    for label, line in (("confirm", replay), ("apply", apply), ("check", check)):
-        assert re.search(rf"for [\d,]+: {label} {re.escape(line)}", " ".join(lines.split())), label
+    assert [label for label, _ in card.commands] == [
+        next_commands.CONFIRM,
+        "write",
+        next_commands.CHECK,
+        next_commands.APPLY,
+    ]
+    labels = (next_commands.CONFIRM, replay), (next_commands.APPLY, apply), (next_commands.CHECK, check)
+    for label, line in labels:
+        assert re.search(rf"for [\d,]+: {re.escape(label)} {re.escape(line)}", " ".join(lines.split())), label
 
 
 def _todos(found: Recommendation) -> list[tuple[Todo, Card]]:

@@ -104,7 +104,7 @@ def test_the_screen_states_the_condition_and_the_command_that_settles_it(read: S
     assert "measured alone, if not in use yet" in text
     assert f"if {ASSUMES}" in text
     [settle] = [x for x in lines if x.startswith("settle   ")]
-    assert settle.startswith("settle   MIOPEN_LOG_LEVEL=5 logparse capture ")
+    assert re.match("settle +MIOPEN_LOG_LEVEL=5 logparse capture ", settle)
     conclusion = verdict(found)
     assert gains_text(conclusion).endswith(f"; another 217 ms if {ASSUMES}")
     assert [sureness for sureness, _ in conclusion.gains] == ["estimated"], (
