@@ -250,7 +250,8 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     assert len(folders) == 2
     assert re.search(r"^ *for [\d,]+: apply \(later runs\) +logparse run --with \$D -- JOB$", lines, re.MULTILINE)
     [place] = re.findall(r"^ *set +D=(.*)$", lines, re.MULTILINE)
-    [check] = re.findall(r"^ *for [\d,]+: check \(once\) +logparse run --with (\S+) --verify \S+ -- JOB$", lines, re.MULTILINE)
+    check_line = r"^ *for [\d,]+: check \(once\) +logparse run --with (\S+) --verify \S+ -- JOB$"
+    [check] = re.findall(check_line, lines, re.MULTILINE)
     checked = files_in([check.replace("$D", place)])
     assert {Path(x).parent.name for x in checked} == {x.name for x in folders}
 
