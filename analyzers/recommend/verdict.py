@@ -171,7 +171,7 @@ def gains_text(conclusion: Verdict) -> str:
     perhaps = [
         f"; another {duration(x.gained_us)} if {x.assumes}" for x in conclusion.todo if x.assumes and x.unit == of
     ]
-    return f"Add up what can be done together: {' and '.join(parts)} ({per}){''.join(perhaps)}"
+    return f"Add up what can be done together ({per}): {' and '.join(parts)}{''.join(perhaps)}"
 
 
 def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:

@@ -95,6 +95,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     labels = {label for label, _ in commands}
     note = [next_commands.explain_check(recommendation.run, traced=traced)] if next_commands.CHECK in labels else []
     note += ["until confirm has run, on the GPU, the saving may be 0"] if next_commands.CONFIRM in labels else []
+    note += ["again lists the found solutions as rows, to check and apply"] if next_commands.SEARCH in labels else []
     return Card(
         name=todo.name,
         title=todo.title,

@@ -115,7 +115,7 @@ def test_html_in_the_name_of_a_step_is_text(monkeypatch: pytest.MonkeyPatch) -> 
     assert conclusion.gains
     monkeypatch.setattr(documents, "verdict", lambda _: conclusion)
     text = report(found, [])
-    assert "Add up what can be done together: " in text
+    assert "Add up what can be done together (" in text
     assert "<script>" not in text
 
 
