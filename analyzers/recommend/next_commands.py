@@ -11,7 +11,7 @@ from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
 from logparse.quoting import Shell, make_printable, shell_word
 from logparse.store import command_line, new_label
 
-CONFIRM, CHECK, APPLY, SEARCH = "confirm (optional)", "check (once)", "apply (later runs)", "search (hours)"
+CONFIRM, CHECK, APPLY, SEARCH = "confirm (optional)", "apply, prove (once)", "apply (later runs)", "search (hours)"
 """Labels of commands, which also say when to run them."""
 
 
@@ -31,9 +31,9 @@ def check_files(store: str | None, run: str, folder: str) -> str:
 def explain_check(run: str, *, traced: bool) -> str:
     """Explain the command of ``check_files``. ``traced``: the run without the files has a trace."""
     named = f"run {make_printable(run)}"
-    untimed = f"but compares no times: {named} has no trace (capture --trace 2)"
-    times = f"and compares its times with {named}" if traced else untimed
-    return f"check applies the files, too, and proves that they are used, {times}"
+    untimed = f"no times are compared, because {named} has no trace (capture --trace 2)"
+    times = f"the times are compared with {named}" if traced else untimed
+    return f"the proof is that the libraries use the files; {times}"
 
 
 EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"

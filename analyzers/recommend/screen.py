@@ -421,7 +421,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if folders and not listed.isdisjoint((UseRows, Search)):
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield _Command("set", f"D={named}")
+        yield _Command("first", f"D={named}")
     timed_again = [x for x in todo if x.findings and not x.confirmed and not isinstance(x.remedy, ChangeProgram)]
     if timed_again:
         label = next_commands.CONFIRM if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"

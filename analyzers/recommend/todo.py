@@ -186,6 +186,9 @@ def gain(todo: Todo) -> str:
         return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
     nothing = todo.usual is not None and shown.saving_us < LEAST * shown.now_us
     as_part = todo.at_most or todo.assumes or nothing or (todo.most_us is not None and todo.usual is None)
+    if todo.usual is not None and as_part:
+        (saved, now), unit = in_one_unit([todo.usual.saving_us, todo.usual.now_us])
+        return f"{mark(todo)}{saved} of ≈ {now} {unit}"
     return saving_texts([todo])[0] if as_part else mark(todo) + _arrow(shown)
 
 
@@ -228,8 +231,10 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
             out.append("unknown")
             continue
         saved, most, now = (next(left) if us is not None else None for us in each)
-        of = f" of {'≈ ' * (x.usual is not None)}{now}" if with_whole else ""
-        out.append(f"{mark(x)}{saved}{'' if most is None else f' to {most}'}{of} {unit}")
+        # The ends of a range without the profiler are parts of different times.
+        of = f" of {'≈ ' * (x.usual is not None)}{now}" if with_whole and (x.usual is None or most is None) else ""
+        to = "or" if x.at_most else "to"
+        out.append(f"{mark(x)}{saved}{'' if most is None else f' {to} {most}'}{of} {unit}")
     return out
 
 
@@ -237,7 +242,7 @@ def _ends(todo: Todo) -> tuple[float, float | None]:
     """Return the saving, µs, or the least and the most that is saved, if that depends on the host."""
     if todo.usual is None:
         return todo.expected_us, todo.most_us
-    if todo.at_most or not differs_if_traced(todo):
+    if not differs_if_traced(todo):
         return todo.expected_us, None
     least, most = sorted((todo.gained_us, todo.usual.saving_us))
     return least, most

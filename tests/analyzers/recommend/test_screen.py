@@ -249,8 +249,8 @@ def test_files_in_all_folders_are_used(relative: bool, tmp_path: Path, monkeypat
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
     assert re.search(r"^ *for [\d,]+: apply \(later runs\) +logparse run --with \$D -- JOB$", lines, re.MULTILINE)
-    [place] = re.findall(r"^ *set +D=(.*)$", lines, re.MULTILINE)
-    check_line = r"^ *for [\d,]+: check \(once\) +logparse run --with (\S+) --verify \S+ -- JOB$"
+    [place] = re.findall(r"^ *first +D=(.*)$", lines, re.MULTILINE)
+    check_line = r"^ *for [\d,]+: apply, prove \(once\) +logparse run --with (\S+) --verify \S+ -- JOB$"
     [check] = re.findall(check_line, lines, re.MULTILINE)
     checked = files_in([check.replace("$D", place)])
     assert {Path(x).parent.name for x in checked} == {x.name for x in folders}
