@@ -11,7 +11,7 @@ from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
 from logparse.quoting import Shell, make_printable, shell_word
 from logparse.store import command_line, new_label
 
-CONFIRM, CHECK, APPLY, SEARCH = "confirm (optional)", "apply, prove (once)", "apply (later runs)", "search (hours)"
+CONFIRM, CHECK, APPLY, SEARCH = "confirm (advised)", "apply, prove (once)", "apply (later runs)", "search (hours)"
 """Labels of commands, which also say when to run them."""
 
 
