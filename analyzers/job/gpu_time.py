@@ -83,6 +83,8 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 """Kinds of work (such as attention), each with a pattern for operator and kernel names. The first match decides."""
+_CONVOLVES = re.compile(r"^aten::\w*conv(?:olution|_depthwise|_transpose|_tbc|[123]d)")
+"""Pattern for names of PyTorch's convolution operators. It does not match ``aten::_convert_weight_to_int4pack``."""
 _NO_CONVOLUTION = frozenset({"attention", "optimizer", "loss", SOFTMAX, "normalisation", "embedding and indexing"})
 """Kinds of work that are never taken for a convolution's gradient, although their names look like one.
 
@@ -432,7 +434,8 @@ def part_of(op: str, kernel: str, problem: str) -> str:
     """Return the kind of work that a kernel does, for example ``GEMM``, ``attention`` or ``communication``.
 
     If the kernel belongs to a GEMM or convolution (``problem``), this decides. Otherwise the name of the operator
-    decides, or else the name of the kernel.
+    decides, or else the name of the kernel. A trace without sizes has no problems, but the same operators, so the
+    kernels of a convolution operator are counted in the same way.
     """
     if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
         return COMMUNICATION
@@ -441,6 +444,8 @@ def part_of(op: str, kernel: str, problem: str) -> str:
         if layer is None:
             return GEMM if kind_of(problem) in ("gemm", "grouped", "family") else OTHER
         return COPIES if TRANSPOSE.search(kernel) else CONVOLUTION.format(layer[0])
+    if _CONVOLVES.search(op):  # cuDNN's and MIOpen's kernels may be named like GEMMs, such as volta_sgemm_128x64_nn.
+        return COPIES if TRANSPOSE.search(kernel) else CONVOLUTION.format(_direction_of(op, kernel))
     for text in filter(None, (op, kernel)):
         named = next((name for name, words in _PARTS if words.search(text)), None)
         if named not in _NO_CONVOLUTION and (text == kernel or "conv" in op):
@@ -450,3 +455,14 @@ def part_of(op: str, kernel: str, problem: str) -> str:
         if named:
             return named
     return OTHER
+
+
+def _direction_of(op: str, kernel: str) -> str:
+    """Return the direction of a convolution whose sizes are unknown: ``F``, ``B``, ``W`` or ``B+W``.
+
+    The operator decides. A backward operator computes both gradients. If the kernel's name does not show which of them,
+    the direction is ``B+W``.
+    """
+    if "backward" not in op:
+        return "B" if "transpose" in op else "F"
+    return next((direction for direction in "BW" if _PASSES[direction].search(kernel)), "B+W")

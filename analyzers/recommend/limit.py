@@ -36,7 +36,7 @@ def describe_limit(found: Recommendation) -> str:
     again = f"; {now.read_again}" if now.read_again else ""
     usual = estimate_usual_gain(found)
     if usual is not None:
-        return _tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us)) + again
+        return _tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us)) + _without_single_gap(found) + again
     traced = whole_us(time) or now.now_us
     differs = abs(now.now_us - traced) > LEAST * traced  # Without the profiler it takes another time than traced.
     profiled = is_as_profiled(found)
@@ -62,7 +62,7 @@ def describe_limit(found: Recommendation) -> str:
             else:
                 said.append(f"{words} saves {most}{join_times(saved_us, 'of', now.now_us)} {share}")
             if words == _NO_TIME:
-                said[-1] += _other_idle(found)
+                said[-1] += _other_idle(found) + (_without_single_gap(found) if of_host else "")
     free_us = ceilings.free_communication_us
     freed = ""
     if free_us < now.now_us * (1 - LEAST):
@@ -123,6 +123,23 @@ def _other_idle(found: Recommendation) -> str:
         return ""
     left = idle - (now.now_us - now.ceilings.fast_host_us)
     return f"; {duration(left)} of idle time would remain" if left > LEAST * now.now_us else ""
+
+
+def _without_single_gap(found: Recommendation) -> str:
+    """Tell what a faster host saves without the one long gap, which the thing to do leaves out.
+
+    Empty without such a gap, and if the simulated saving is not larger than that of the thing to do.
+    """
+    now, time = found.now, found.gpu_time
+    remark = next((x for x in found.remarks if x.evidence.waits_for == "host"), None)
+    gap = time.gaps.single if time is not None and time.gaps is not None else None
+    if now is None or time is None or remark is None or gap is None:
+        return ""
+    rest_us = (remark.evidence.at_most_us or 0.0) / (time.steps or 1.0)
+    if now.now_us - now.ceilings.fast_host_us <= rest_us + LEAST * now.now_us:
+        return ""
+    saves = f"at most {duration(rest_us)}" if rest_us else "nearly nothing"
+    return f"; without one gap of {duration(gap.us)}, which may not happen again, a faster host saves {saves}"
 
 
 def is_as_profiled(found: Recommendation) -> bool:

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from logparse.libraries.kinds.format import TRACE_ID, Outcome, Source
 from logparse.libraries.kinds.patterns import regex
-from logparse.libraries.torch_profiler.coverage import Coverage
+from logparse.libraries.torch_profiler.coverage import Coverage, Floats
 from logparse.libraries.torch_profiler.epilogues import STEPS, step
 from logparse.libraries.torch_profiler.event import (
     NO_ARGUMENTS,
@@ -28,12 +28,12 @@ from logparse.libraries.torch_profiler.event import (
     number,
 )
 from logparse.libraries.torch_profiler.event_cutter import Batch, TraceEvents
-from logparse.libraries.torch_profiler.graphs import CAPTURE, LAUNCHES_GRAPH, Read, captured, is_capture
+from logparse.libraries.torch_profiler.graphs import CAPTURE, LAUNCH, LAUNCHES_GRAPH, Read, captured, is_capture
 from logparse.libraries.torch_profiler.inputs import Backend
 from logparse.libraries.torch_profiler.launches import operators_by_time, take_ids_for_correlations
 from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNELS, operator
 from logparse.libraries.torch_profiler.operators import OPERATORS, operation
-from logparse.libraries.torch_profiler.records import Columns, Records
+from logparse.libraries.torch_profiler.records import Columns, Ints, Records
 from logparse.libraries.torch_profiler.stacks import CATEGORY as FUNCTION
 from logparse.libraries.torch_profiler.step_kinds import step_kinds
 from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, serving_steps, timeline
@@ -97,6 +97,8 @@ def read_events(source: Source) -> Iterator[Outcome]:
     yield Outcome("fact", replays, lines=0)
     records = Records(columns, by_time)
     if not reader.of_capture:
+        if UNIT_KINDS not in header:  # Else the header says which steps the job did.
+            reader.drop_empty_last_steps()
         # If the header lists the kinds of steps, their times are already weighted as in the whole job.
         mixed = () if isinstance(header.get(UNIT_KINDS), dict) else step_kinds(columns)
         yield Outcome("fact", [*reader.step_facts(), *mixed, *reader.take_units(header)], lines=0)
@@ -132,7 +134,8 @@ class _Reader:
         self._not_read: dict[str, int] = {}
         self._threads: dict[tuple[object, object], int] = {}
         self._names: dict[str, int] = {}
-        self._steps: dict[tuple[str, str], float] = {}
+        self._steps: dict[tuple[str, str], tuple[float, float]] = {}
+        """The beginning and the duration of each step (µs), by its process and its number."""
         self._begun: dict[str, float] = {}
         self._on_device: dict[str, float] = {}
 
@@ -213,9 +216,30 @@ class _Reader:
 
     def _add_step(self, key: tuple[str, str], start: float, us: float) -> None:
         columns = self._columns
-        self._steps[key] = us
+        self._steps[key] = start, us
         columns.steps_begin = start if columns.steps_begin is None else min(columns.steps_begin, start)
         columns.steps_end = max(columns.steps_end or 0.0, start + us)
+
+    def drop_empty_last_steps(self) -> None:
+        """Drop the last step of a process if it contains no operator and no launch, and all steps before contain some.
+
+        A program begins such a step if it calls ``step()`` after its last iteration and then stops the profiler.
+        """
+        columns = self._columns
+        start, thread = _host_work(columns)
+        for process in {process for process, _ in self._steps}:
+            steps = sorted((begin, us, number) for (of, number), (begin, us) in self._steps.items() if of == process)
+            threads = [i for i, (of, _) in enumerate(columns.threads) if of == process]
+            at = np.sort(start[np.isin(thread, threads)])
+            begins, lasts = (np.array([x[i] for x in steps], dtype=np.float64) for i in (0, 1))
+            works = np.searchsorted(at, begins) < np.searchsorted(at, begins + lasts)
+            # A job in which another step is empty, too, has steps without work.
+            if len(steps) > 1 and works[:-1].all() and not works[-1]:
+                number = steps[-1][2]
+                del self._steps[process, number]
+                mark = f"ProfilerStep#{number}"
+                columns.marks = [x for x in columns.marks if x[0] != mark or columns.threads[x[3]][0] != process]
+                columns.steps_end = max(begin + us for begin, us in self._steps.values())
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
         """State how many steps of each kind are in the trace.
@@ -248,7 +272,7 @@ class _Reader:
         if not self._steps:
             stepped = self._count_optimizer_steps()
             return [Fact("optimizer_steps", str(stepped))] if stepped else []
-        count, wall = Fact("profiler_steps", str(len(self._steps))), math.fsum(self._steps.values())
+        count, wall = Fact("profiler_steps", str(len(self._steps))), math.fsum(us for _, us in self._steps.values())
         cuts = np.array(self._columns.left_out, dtype=np.float64).reshape(-1, 2).T
         begin, end = self._columns.steps_begin or 0.0, self._columns.steps_end or 0.0
         cut = float(Coverage(*cuts).within(np.array([begin]), np.array([end]))[0])
@@ -426,6 +450,19 @@ def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
     """Append table rows to lists of column values: the first value of each row to the first column, and so on."""
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         column.extend(values)
+
+
+def _host_work(columns: Columns) -> tuple[Floats, Ints]:
+    """Return when operators and launches of device work began (µs), and on which threads."""
+    marks = np.array([MARK.match(columns.names[name]) is not None for name, _, _ in columns.kinds], dtype=bool)
+    kind = np.array(columns.op_kind, dtype=np.int64)[: len(columns.op_start)]
+    operators = ~marks[kind] if len(kind) else np.zeros(0, dtype=bool)
+    device = np.r_[np.array(columns.kernel_correlation), np.array(columns.copy_correlation)]
+    graphs = [i for i in set(columns.call_name) if LAUNCH.match(columns.names[i])]
+    calls = np.isin(np.array(columns.call_correlation), device[device >= 0]) | np.isin(columns.call_name, graphs)
+    start = np.r_[np.array(columns.op_start)[operators], np.array(columns.call_start)[calls]]
+    threads = np.r_[np.array(columns.op_thread)[operators], np.array(columns.call_thread)[calls]]
+    return start, threads.astype(np.int64)
 
 
 @lru_cache(_NAMES)

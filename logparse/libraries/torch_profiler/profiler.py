@@ -43,7 +43,8 @@ Facts:
 * ``epilogue_kernels``: the elementwise operators that followed a product (``epilogues``).
 * ``gelu_gradient_kernels``: the operators that compute the gradient of a GELU (``epilogues``).
 * ``called_from``: the places in the program that called a problem, if the trace has stacks (``places``, ``stacks``).
-* ``profiler_steps``: number of steps in the trace, if the job calls ``profiler.step()``.
+* ``profiler_steps``: number of steps in the trace, if the job calls ``profiler.step()``.  The last step does not count
+  if the program called ``step()`` after its last iteration (``events``).
 * ``profiler_steps_us``: wall time of the steps together.
 * ``optimizer_steps``: number of calls of an optimizer's ``step``, if no steps are marked.
 * ``untraced_step_us``: wall time of one step without the profiler (from ``logparse capture --trace``).  This time is

@@ -181,6 +181,33 @@ def test_headline_and_limit_name_the_same_gain() -> None:
     assert "460" in verdict(other).headline, "the simulation is of another time than that of all traces"
 
 
+@pytest.mark.parametrize(
+    ("gap_us", "row", "rest"),
+    [
+        (800.0, "up to 100 µs of 1 ms for the whole trace", "at most 100 µs"),
+        (895.0, "worth unknown, because the GPU was idle in one long gap", "nearly nothing"),
+        (400.0, "up to 890 µs of 1 ms for the whole trace", ""),
+    ],
+)
+@pytest.mark.parametrize("factor", [0.64, 1.0])
+def test_the_limit_names_the_gap_that_the_thing_to_do_leaves_out(
+    gap_us: float, row: str, rest: str, factor: float
+) -> None:
+    """If most idle time is one gap, the line about the limit also says what a faster host saves without it.
+
+    The thing to do leaves the gap out, because it may not happen again. The simulated host has it.
+    """
+    idle = {"gpu_idle_us": '{"nothing": 900.0}', "gpu_gaps": f'[{{"us": {gap_us}, "why": "nothing"}}]'}
+    ceilings = Ceilings(1_000, 110, 1_000, 900, half_host_us=555 if factor == 1 else None)
+    now = replace(answer(1_000), now_us=1_000, host_factor=factor, ceilings=ceilings)
+    found = recommend(test_host_bound.make_trace_tables(100.0, **idle), Settings())
+    conclusion = verdict(replace(found, step=StepTimes(now, {})))
+    says = f"; without one gap of {gap_us:.0f} µs, which may not happen again, a faster host saves {rest}"
+    assert says in conclusion.limit if rest else "gap" not in conclusion.limit
+    if factor != 1:  # Else the headline is about the host as it usually is without the profiler.
+        assert row in conclusion.headline
+
+
 def test_at_least_three_kinds_of_work_are_named() -> None:
     """The line that divides a step's time by kinds of work names three kinds besides the largest one.
 

@@ -135,6 +135,53 @@ def test_what_is_no_step_of_the_job() -> None:
     assert (found["profiler_steps"], found["profiler_steps_us"]) == ("2", "10.000"), "a step of each process, once"
 
 
+def stepped(*, works: tuple[bool, ...] = (True, True, False), **header: Any) -> MadeTrace:
+    """Make a trace of steps of 1 ms, and a last one of 50 µs. A step that works runs one operator with one kernel."""
+    trace = MadeTrace(**header)
+    for i, work in enumerate(works):
+        begin = 1000.0 * i
+        trace.step(begin, begin + (50.0 if i == len(works) - 1 else 1000.0), f"ProfilerStep#{i + 1}")
+        if work:
+            trace.operator("aten::mm", begin + 10, [("Cijk_", 20.0)])
+    return trace
+
+
+def test_an_empty_last_step_is_no_step() -> None:
+    """A program that calls ``step()`` after its last iteration begins a step in which it does nothing."""
+    trace = stepped()
+    # The program looks for a next batch, and waits for the GPU. The GPU is still busy with work of the step before.
+    trace.add("cpu_op", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 2005.0, 3.0)
+    trace.call("hipDeviceSynchronize", 2010.0, 35.0)
+    trace.launch("Cijk_", 1990.0, 20.0, at=2020.0)
+    trace.add("cpu_op", "aten::mm", 2055.0, 1.0)  # after the step
+    found = outcomes(FORMAT, trace.text.encode())
+    known = facts(found)
+    assert (known["profiler_steps"], known["profiler_steps_us"]) == ("2", "2000.000")
+    assert known["gpu_window_us"] == "2040.000", "it ends with the last kernel"
+    [row] = [table for each in found for table in (each.tables or {}).values()]
+    assert [x["end"] for x in row.to_pylist()[0]["units"]] == [1000.0, 2000.0], "nor is it simulated"
+
+
+def test_a_last_step_without_kernels_is_a_step() -> None:
+    """The last step counts if the program did something in it, or if its other steps show that it may do nothing."""
+    made = {name: stepped() for name in ("operator", "launch", "graph")}
+    made["operator"].add("cpu_op", "aten::item", 2010.0, 5.0)
+    made["launch"].launch("Cijk_", 2010.0, 5.0)
+    made["graph"].graph(2010.0, [])
+    made["idle now and then"] = stepped(works=(True, False, True, False))
+    made["the only one"] = stepped(works=(False,))
+    made["counted by capture"] = stepped(logparse_unit_kinds={"1": "a", "2": "a", "3": "a"})
+    steps = {name: facts(outcomes(FORMAT, x.text.encode()))["profiler_steps"] for name, x in made.items()}
+    assert steps == dict.fromkeys(made, "3") | {"idle now and then": "4", "the only one": "1"}
+
+
+def test_an_empty_last_step_is_dropped_in_each_process() -> None:
+    one, other = stepped(), stepped(works=(True, True, True))
+    events = [*one.events, *({**x, "pid": 8} for x in other.events)]
+    found = facts(outcomes(FORMAT, json.dumps({**one.header, "traceEvents": events}).encode()))
+    assert (found["profiler_steps"], found["profiler_steps_us"]) == ("5", "4050.000")
+
+
 def test_steps_of_optimizers_are_counted_if_no_step_is_marked() -> None:
     own = {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "pid": 1, "tid": 1, "dur": 5.0}
     stepped = [{**own, "ts": float(ts)} for ts in (1, 10, 20)]
