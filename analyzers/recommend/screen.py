@@ -195,7 +195,7 @@ def render_end(found: Recommendation, head: Sequence[str], written: Written, app
 def split_lines(conclusion: Verdict) -> list[str]:
     """Return lines that show the user what a step spends its time on, for example GEMMs and idle time."""
     whole = f"a {conclusion.word}" if conclusion.unit == "step" else conclusion.whole
-    out = f"  {whole}, {duration(conclusion.whole_us)}: "
+    out = f"  {whole}{conclusion.profiled}, {duration(conclusion.whole_us)}: "
     kinds, idle = [x for x in conclusion.split if x.name != "idle"], [x for x in conclusion.split if x.name == "idle"]
 
     def line(shown: int) -> str:

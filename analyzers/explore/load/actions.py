@@ -214,8 +214,8 @@ def time_split(found: Recommendation) -> TimeSplit | None:
     by_step = of.unit == "step"
     stepped = found.gpu_time.optimizer_steps if found.gpu_time is not None else 0
     marked = f" (an optimizer stepped {pluralize(stepped, 'time')})" if stepped else ""
-    title = f"A {of.word}{mean}" if by_step else f"{capitalize_first(of.whole)}{marked}"
-    return TimeSplit(title, tuple((x.name, x.us) for x in of.split), steps if by_step and steps > 1 else 0.0)
+    named = f"A {of.word}{of.profiled}{mean}" if by_step else f"{capitalize_first(of.whole)}{of.profiled}{marked}"
+    return TimeSplit(named, tuple((x.name, x.us) for x in of.split), steps if by_step and steps > 1 else 0.0)
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
