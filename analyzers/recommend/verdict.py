@@ -225,7 +225,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
 
 
 def _then_the_host(others: Sequence[Todo], first: Todo) -> str:
-    """Say that the host comes first if the profiler slowed nothing and it saves more than ``first`` then. Else empty."""
+    """Say that the host comes first if the profiler slowed nothing, because it saves more then. Else empty."""
     host = next((x for x in others if x.waits_for == "host" and x.gained_us > first.gained_us), None)
     return "" if host is None else f", but then relieve the host first (up to {duration(host.gained_us)})"
 

@@ -274,6 +274,8 @@ class LineReader:
         The result lists the parts of the line: each with its format (None if no format knows it), its start and its
         end.
         """
+        if b"#" in line and _COMMENT.match(line, mark_length(line)):
+            return [(None, 0, len(line))]
         owners = {number for marker, number in self._record_markers if marker in line}
         found, at = list[tuple[int, int]](), 0  # (place where a record begins, number of its format)
         while matches := [
@@ -560,8 +562,10 @@ class _Taking:
             self._keep(format, text, raw, offset, stood)
             return
         out.splits += times * (len(pieces) - 1)
-        for owner, begin, stop in pieces[:-1]:
-            if owner is not None or reader.marker.search(raw, begin, stop):
+        for (owner, begin, stop), (after, _, end_after) in pairwise(pieces):
+            if owner is not None and owner is after and _is_whole(raw[begin:stop], raw[stop:end_after]):
+                self._piece(owner, raw[begin:stop], offset + begin, stood)
+            elif owner is not None or reader.marker.search(raw, begin, stop):
                 self._piece(TORN, raw[begin:stop], offset + begin, stood)
             else:
                 out.foreign += times
@@ -640,6 +644,15 @@ _OPEN = (b"\\\n", b"\\\r\n")
 """Ends of a line that the next line continues."""
 _COMMAND_BYTES = 64 << 10
 """Maximum bytes of a command that is held until its last line is read."""
+_COMMENT = regex(
+    rb"[ \t]*#+[ \t]*(?!MIOpen\()(?:- \{|(?:[^\s\d#%][^\n]*?)?(?:" + _TOOL.pattern + rb")(?:\.exe)?:?[ \t])"
+)
+"""Pattern of a comment that holds a command, or a record in YAML (``- {``).
+
+A progress bar (``### 45.0%``) and the number of a step (``#12 0.3``) are no comments. A command may stand behind them.
+MIOpen prints ``#`` between a file and a number. So a line of MIOpen's log may stand behind a torn ``#``.
+"""
+_FLAG = regex(rb"--?[A-Za-z]")
 
 
 def continued_commands(data: bytes) -> bytes:
@@ -655,6 +668,25 @@ def continued_commands(data: bytes) -> bytes:
         return command[0] if command.end() == len(data) else _CONTINUATION.sub(_blanks, command[0])
 
     return _CONTINUED.sub(joined, data)
+
+
+def _is_whole(command: bytes, following: bytes) -> bool:
+    """Return True if a command is certainly complete, although another command follows it in the same line.
+
+    * A shell separates the two commands with ``;`` or ``&&``.
+    * Or a blank follows the last value, and both commands have the same flags in the same order. Of a command that was
+      torn off, a flag or a part of a value is missing.
+    """
+    flags = _flags(command)
+    if not any(flags):
+        return False
+    separated = command.rstrip().endswith((b";", b"&&"))
+    return separated or (command.endswith((b" ", b"\t")) and flags == _flags(following))
+
+
+def _flags(command: bytes) -> list[bytes]:
+    """Return the flags of a command, with an empty text in place of each value."""
+    return [word if _FLAG.match(word) else b"" for word in command.split()[1:]]
 
 
 def _blanks(match: re.Match[bytes]) -> bytes:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from logparse.ingest.lines import TORN, LineReader, Read, blocks
 from logparse.libraries import FORMATS
 from logparse.libraries.kinds.format import FileFormat
+from logparse.model import Call
 from tests.conftest import SAMPLES
 from tests.libraries.reading import places_of, read_lines, units_of
 
@@ -102,6 +103,73 @@ def test_of_three_records_in_a_line_the_last_is_salvaged() -> None:
         (False, API.encode(), 8 + len(cuts[0] + cuts[1])),
     ]
     assert (out.lines, out.splits, out.foreign, out.blank) == (2, 3, 1, 1)
+
+
+WHOLE = {
+    "hipblaslt": (
+        "hipblaslt-bench --api_method c -m {m} -n 8 -k 8 --lda 512 --ldb 8 --ldc 512 --ldd 512  --stride_a 0 "
+        "--stride_b 0 --stride_c 0 --stride_d 0  --alpha 1 --beta 0 --transA N --transB N --batch_count 1 --scaleA 2 "
+        "--scaleB 2  --a_type i8_r --b_type i8_r --c_type i32_r --d_type bf16_r --scale_type f32_r --bias_type f32_r "
+        "--compute_type i32_r --activation_type none "
+    ),
+    "rocblas": (
+        "./rocblas-bench -f gemm_ex --transposeA N --transposeB T -m {m} -n 64 -k 96 --alpha 1 --a_type f16_r "
+        "--lda 512 --b_type f16_r --ldb 64 --beta 0 --c_type f16_r --ldc 512 --d_type f16_r --ldd 512 "
+        "--compute_type f32_r --algo 0 --solution_index 0 --flags 0 "
+    ),
+    "miopen": "./bin/MIOpenDriver conv -n {m} -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -m conv -g 1 -F 1 -t 1 ",
+}
+
+
+def calls(text: str) -> list[str]:
+    """Return the problems of all calls in a log."""
+    return sorted(x.problem.text for x in read_lines(text, STREAMS)[0] if isinstance(x, Call))
+
+
+@pytest.mark.parametrize("library", WHOLE)
+def test_of_two_commands_in_a_line_the_first_is_read_only_if_it_is_whole(library: str) -> None:
+    """Two logged commands may be in one line, because a line end is missing.
+
+    If the first one was cut, it would be another call. So it is rejected wherever it was cut.
+    """
+    first, second = (WHOLE[library].format(m=m) for m in (512, 384))
+    assert calls(f"{first}{second}\n") == calls(f"{first}\n{second}\n")
+    assert len(calls(f"{first}{second}\n")) == 2
+    for end in range(40, len(first.rstrip()) + 1):
+        assert calls(f"{first[:end]}{second}\n") == calls(second)
+        assert read_lines(f"{first[:end]}{second}\n", STREAMS)[1] == {"call": 1, "reject": 1}
+
+
+@pytest.mark.parametrize("between", ["; ", " ; ", " && ", " > x && ", " | tee log; "])
+@pytest.mark.parametrize("library", WHOLE)
+def test_a_shell_separates_two_commands(library: str, between: str) -> None:
+    first, second = WHOLE[library].format(m=512).rstrip(), "./" + WHOLE[library].format(m=384).removeprefix("./")
+    if library == "hipblaslt":
+        second = "./hipblaslt-bench --precision f16_r -m 8 -n 8 -k 8"
+    assert calls(f"{first}{between}{second}\n") == calls(f"{first}\n{second}\n")
+    assert len(calls(f"{first}{between}{second}\n")) == 2
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+@pytest.mark.parametrize("before", ["#", "# ", "##", "  # ", "#sudo ", "# for MI300: ", "> # "])
+@pytest.mark.parametrize("library", WHOLE)
+def test_a_command_in_a_comment_is_foreign(
+    library: str, before: str, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGPARSE_NATIVE", native)
+    command = WHOLE[library].format(m=512)
+    assert read_lines(f"{before}{command}\n", STREAMS) == ([], {"foreign": 1})
+
+
+def test_a_commented_record_in_yaml_is_foreign() -> None:
+    record = '- { rocblas_function: "rocblas_gemm_ex", transA: "N", transB: "N", M: 5, N: 6, K: 7 }'
+    assert read_lines(f"# {record}\n", STREAMS) == ([], {"foreign": 1})
+    assert len(calls(record)) == 1
+
+
+@pytest.mark.parametrize("before", ["#12 0.345 ", "######## 45.0%", "root@node:/work# ", "a.txt #"])
+def test_other_signs_before_a_command_are_no_comment(before: str) -> None:
+    assert len(calls(f"{before}{WHOLE['rocblas'].format(m=512)}\n")) == 1
 
 
 def test_blanks_before_a_record_are_no_piece() -> None:

@@ -53,6 +53,7 @@ from logparse.libraries.hipblaslt.enums import (
 )
 from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.typed_command import end_of_command
 from logparse.model import Call, GemmProblem, Member, Message, Problem, Record, Reject, Solution
 from logparse.quoting import Shell, shell_line
 
@@ -171,7 +172,6 @@ The text of the message describes the matrix product.
 """
 
 _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
-_END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 
 @dataclass
@@ -212,13 +212,14 @@ def read(text: str) -> Outcome:
         # The line only mentions the tool.
         return FOREIGN
     rest, quoted, _ = match["rest"].partition("`")  # Issues quote a command as `hipblaslt-bench …`.
-    tokens = rest.split()
+    end = end_of_command(rest)
+    tokens = rest[:end].split()
     # A command with ``--yaml FILE`` or ``--help`` states no product.
     if _OTHER_MODE.intersection(tokens):
         return Outcome("message", (Message(category="bench", text=text.strip()),))
     try:
         words = _words(tokens)
-        words.tool |= bool(match["shell"] or match["path"] or quoted)
+        words.tool |= bool(match["shell"] or match["path"] or quoted or end < len(rest))
         gemm = _tool_problem(words) if words.tool else _logged_problem(words)
     except ValueError as torn:
         return Outcome("reject", (Reject(str(torn)),))
@@ -247,9 +248,6 @@ def _words(tokens: Sequence[str]) -> _Words:
     while token := tokens[at]:
         flag = FLAGS.get(token)
         if flag is None:
-            if token in _END_OF_COMMAND:
-                words.tool = True
-                break
             if token.startswith(_ADAPTIVE):
                 words.tool, at = True, at + (1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2)
                 continue
@@ -286,7 +284,7 @@ def _may_be_missing(token: str, following: str, bare: str | None) -> None:
 
     ``following`` is the next text in the line.  It must be another flag or the end of the command.
     """
-    if following and following not in FLAGS and following not in _END_OF_COMMAND:
+    if following and following not in FLAGS:
         raise ValueError(f"{token} cannot have the value {following[:60]!r}")
     if bare is None:
         raise ValueError(f"{token} has no value")

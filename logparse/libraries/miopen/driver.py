@@ -4,6 +4,7 @@
 
     MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 64 -c 256 -H 56 -W 56 -k 256 -y 3 -x 3 …
     MIOpen(HIP)   0.088: Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 … -m conv -g 1 -F 1 -t 1
+    miopenFindConvolutionBackwardWeightsAlgorithm: ./bin/MIOpenDriver conv -n 32 … -g 1 -t 1       (an old MIOpen)
     ./bin/MIOpenDriver conv --batchsize 256 --in_channels 128 --in_h 28 --in_w 28 … -F 2 --in_layout NHWC
     convbfp16 -n 16 -c 96 -H 48 -W 32 -k 96 -y 3 -x 1 … -F 1 --in_layout NHWC      (lists of iree-org/iree-turbine)
 
@@ -16,9 +17,11 @@ weight gradient, sums of the three numbers, or 0 for all.  Each direction gives 
 * ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``.  Each line is one call.
 * ``LogCmdFindConvolution`` lines are *queries*, category ``miopen_find``.  PyTorch makes one query per shape and
   process.  Because of the category, queries are not added to executions.
-* A line without ``Command [...]`` was typed, or the driver printed its own command.  The line is marked ``by_tool``.
-  Such lines are not counted if the run has calls of a job.  Otherwise they are the workload that the user asks about
-  (view ``workload``).
+* An old MIOpen printed no ``-F``.  The name of the API function before the command states the direction, and
+  ``miopenFind…`` is a query.
+* A line without ``Command [...]`` or such a name was typed, or the driver printed its own command.  The line is marked
+  ``by_tool``.  Such lines are not counted if the run has calls of a job.  Otherwise they are the workload that the user
+  asks about (view ``workload``).
 
 A command has no output sizes.  They are computed as MIOpen computes them: ``max(1, (in + 2·pad − (dilation·(filter − 1)
 + 1)) // stride + 1)``, and by the inverse formula for a transposed convolution.
@@ -49,6 +52,7 @@ from typing import Any
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.format import LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.kinds.typed_command import end_of_command
 from logparse.model import CONV_FIELDS, Call, ConvProblem, Direction, Message, Problem, Reject
 from logparse.quoting import Shell, shell_line
 
@@ -97,8 +101,8 @@ PREFIX = (
 Source: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``.
 """
 _COMMAND = regex(
-    rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?)?"
-    r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
+    rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?|(?P<api>miopen[A-Z]\w*): )?"
+    r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"#]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
 _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
@@ -106,13 +110,15 @@ _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
 _START = (
     rb"\{\"command\":\"MIOpenDriver "
     rb"|(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
-    rb"Command \[\w*\] ?)?"
+    rb"Command \[\w*\] ?|miopen[A-Z]\w*: )?"
     rb"(?:\+ )?(?:\b\w+=\S* +)*(?:\btime +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?!Info2 \[)\w+"
     rb"|^\s*conv(?:b?fp16)? -n \d"
 )
 _TOKEN = regex(r"\S+")
 _INTEGER = regex(r"-?\d{1,9}\Z", re.ASCII)
-_SHELL = regex(r"[|;&#]|\d?>")
+_PASS = regex(r"Forward|BackwardData|BackwardWeights")
+"""A regular expression for the part of an API function's name that states the direction of the convolution."""
+_DIRECTION_OF_PASS: Mapping[str, Direction] = {"Forward": "F", "BackwardData": "B", "BackwardWeights": "W"}
 DIRECTION_OF_BIT: dict[int, Direction] = {1: "F", 2: "B", 4: "W"}
 _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items()}
 
@@ -160,7 +166,8 @@ def read_command(text: str) -> Command | None:
     if match is None:
         return None
     found = match.groupdict()
-    op, function, bare = found["op"], found.get("function"), "function" not in found
+    op, api, bare = found["op"], found.get("api"), "function" not in found
+    function = api or found.get("function")
     if op not in TYPE_OF_OP:
         return Command(op, (), function)
     logged = function is not None
@@ -171,6 +178,8 @@ def read_command(text: str) -> Command | None:
     if logged and missing:
         raise CommandError(f"cut command: a logged command states all sizes, but this one lacks {missing[0]}")
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
+    if api:
+        flags.setdefault("forw", _bit_of_api(api))
     directions = _directions(int(flags.get("forw", 1 if bare else 0)))
     return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
 
@@ -210,11 +219,9 @@ def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
 
 def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
     flags: dict[str, int | str] = {}
-    tokens = iter(_TOKEN.finditer(text, start))
+    tokens = iter(_TOKEN.finditer(text, start, len(text) if logged else end_of_command(text, start)))
     for token in tokens:
         word = token[0]
-        if not logged and _SHELL.match(word):
-            break
         name = _NAME.get(word)
         if name is None:
             raise CommandError(f"{word[:40]} is not a flag of MIOpenDriver", token.start(), len(word))
@@ -232,6 +239,14 @@ def _directions(given: int) -> tuple[Direction, ...]:
     if not 0 <= given <= 7:
         raise CommandError(f"-F {given}: must be 1, 2, 4, a sum of them, or 0")
     return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if given == 0 or given & bit)
+
+
+def _bit_of_api(api: str) -> int:
+    """Return the value of ``-F`` for the direction that the name of an API function states."""
+    match = _PASS.search(api)
+    if match is None:
+        raise CommandError(f"{api} states no direction, and the command has no -F")
+    return _BIT_OF_DIRECTION[_DIRECTION_OF_PASS[match[0]]]
 
 
 def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:

@@ -173,7 +173,8 @@ class Thread:
 
     def _of_typed(self, direction: Direction | None) -> Named | None:
         command = None if self._typed is None or self.shared else readable_command(self._typed)
-        problem = None if command is None else command.problem(direction)
+        # A command that an old MIOpen logged was not typed. A thread can log one between two lines of another thread.
+        problem = None if command is None or command.function else command.problem(direction)
         return None if problem is None else (problem, None)
 
 

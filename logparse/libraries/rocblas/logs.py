@@ -14,8 +14,8 @@
 
 A line of the bench log states the handle's atomics mode only if it is not the default mode, and PyTorch's handle is
 not in the default mode.  The line then ends with ``--atomics_allowed`` from rocBLAS 4 on, and with
-``--atomics_not_allowed`` before.  If a line has a flag that only the tool takes (``-i``, ``--verify`` …), a person
-typed the line, and it is ``by_tool``.
+``--atomics_not_allowed`` before.  If a line has a flag that only the tool takes (``-i``, ``--verify`` …), or words
+of the shell (``>> gemm.txt``), a person typed the line, and it is ``by_tool``.
 
 With bit 0x10 (``ROCBLAS_LAYER=0x12``) the command ends in a comment, ``# source=tensile kernel=Cijk_… parent_api=…``.
 It states the library that ran the call, its kernel, and the function that the program called (rocBLAS documentation,
@@ -52,6 +52,7 @@ from logparse.libraries.kinds.format import BlockFormat, Emission, Line, LineFor
 from logparse.libraries.kinds.line_prefixes import make_rank_readers
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.kinds.reading import parse_whole_number
+from logparse.libraries.kinds.typed_command import end_of_command
 from logparse.model import (
     Beta,
     Call,
@@ -207,11 +208,12 @@ def read_bench(text: str) -> Outcome:
     """Read one line of rocBLAS's log that has the form of a ``rocblas-bench`` command. It is one call."""
     text, quoted, _ = text.partition("`")  # Issues quote a command as `rocblas-bench …`.
     command, _, comment = text.partition(" # ")
+    end = end_of_command(command)
     try:
-        given, by_tool = _flags(shlex.split(command)[1:])
+        given, by_tool = _flags(shlex.split(command[:end])[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
-    made = call_of(given, "rocblas_bench", text, 1, by_tool=by_tool or bool(quoted))
+    made = call_of(given, "rocblas_bench", text, 1, by_tool=by_tool or bool(quoted) or end < len(command))
     return _with_kernel(made, dict(word.partition("=")[::2] for word in comment.split()))
 
 

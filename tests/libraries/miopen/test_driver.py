@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from logparse.errors import EmissionError
 from logparse.libraries.miopen import driver
 from logparse.libraries.miopen.problem_key import key_of
-from logparse.model import Call, ConvProblem, Message, Reject
+from logparse.model import Call, ConvProblem, Direction, Message, Reject
 from tests import conftest
 from tests.conftest import needs_corpus
 from tests.libraries.miopen.streams import read
@@ -52,6 +52,43 @@ def test_every_prefix(prefix: str, category: str, by_tool: bool) -> None:
     records, units = read(prefix + "convfp16 " + ARGS + "\n")
     assert records == [Call(problem=PROBLEM, category=category, count=1, by_tool=by_tool)]
     assert units == {"call": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "direction", "category"),
+    [
+        ("miopenConvolutionForward", "F", "miopen_cmd"),
+        ("miopenConvolutionBackwardData", "B", "miopen_cmd"),
+        ("miopenConvolutionBackwardWeights", "W", "miopen_cmd"),
+        ("miopenFindConvolutionForwardAlgorithm", "F", "miopen_find"),
+        ("miopenFindConvolutionBackwardDataAlgorithm", "B", "miopen_find"),
+        ("miopenFindConvolutionBackwardWeightsAlgorithm", "W", "miopen_find"),
+    ],
+)
+def test_an_old_miopen_states_the_direction_by_its_function(function: str, direction: Direction, category: str) -> None:
+    """An old MIOpen logged a command without ``-F``, behind the name of the API function that was called."""
+    line = f"{function}: ./bin/MIOpenDriver convfp16 {ARGS.replace('-F 4 ', '')}"
+    call = Call(problem=replace(PROBLEM, direction=direction), category=category, count=1, by_tool=False)
+    assert read(f"{line}\n") == ([call], {"call": 1})
+    assert driver.read(line.replace("-c 256", "")).unit == "reject"  # a logged command states all sizes
+
+
+def test_other_functions_of_an_old_miopen() -> None:
+    assert driver.read(f"miopenConvolutionBackwardBias: ./bin/MIOpenDriver conv {ARGS[:-10]}").unit == "reject"
+    pool = "MIOpenDriver pool -M 0 --input 128x192x71x71"
+    records, units = read(f"miopenPoolingForward: ./bin/{pool}\n")
+    assert (records, units) == (
+        [Message(category="miopen_cmd", function="miopenPoolingForward", text=pool)],
+        {"message": 1},
+    )
+
+
+def test_a_command_of_an_old_log_or_a_comment_names_no_problem_of_the_lines_behind_it() -> None:
+    """Another thread of the job may write the lines behind a logged command."""
+    command = f"./bin/MIOpenDriver convfp16 {ARGS}"
+    chosen = "MIOpen(HIP): Info [FindConvBwdWeightsAlgorithm] BWrW Chosen Algorithm: GemmWrwUniversal , 442368, 8.56064"
+    for before, category in (("", "measurement"), ("miopenConvolutionBackwardWeights: ", "message"), ("#", "message")):
+        assert read(f"{before}{command}\n{chosen}\n")[1][category] == 1
 
 
 @pytest.mark.parametrize(
