@@ -128,6 +128,11 @@ def device_of_file(facts: Facts) -> Device:
     return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
 
 
+def several_devices(machines: Iterable[Facts]) -> bool:
+    """Return True if two of the machines certainly have different GPU models."""
+    return any(same_device(one, other) is False for one, other in combinations(machines, 2))
+
+
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
     """Return pairs of GPU models whose times must not be mixed.
 
@@ -138,7 +143,7 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
-    if all(same_device(one, other) is not False for one, other in combinations(here.values(), 2)):
+    if not several_devices(here.values()):
         return set()
     return {
         (log, time)

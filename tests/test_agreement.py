@@ -12,6 +12,7 @@ from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.picks import counted_as, picks
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
+from analyzers.explore.load.analysis import store_points
 from analyzers.overrides.export import of_store
 from analyzers.recommend.ranking import recommend
 from analyzers.replay.replay import Options, plan_replay
@@ -19,8 +20,8 @@ from analyzers.replay.results import make_measurement
 from logparse.ingest import ingest, record
 from logparse.libraries.kinds.format import UNITS
 from logparse.lookup.contents import list_contents
-from logparse.lookup.one_problem import show
-from logparse.lookup.ranking import top
+from logparse.lookup.one_problem import known_lines, show
+from logparse.lookup.ranking import rank_problems, top
 from logparse.model import Fact, solution_from_text
 from logparse.store import Store, open_store
 from tests.analyzers.ingested import HERE as MACHINE
@@ -134,6 +135,46 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
     ):
         kept = not_elsewhere(tables.measurements, tables, Settings(target=target))
         assert set(kept["time_us"]) == wanted
+
+
+def two_devices(folder: Path) -> Store:
+    """Return a store with one table of one product that was tuned on two GPUs, and no log."""
+    rows = [("gfx950,256", 7, 75.3), ("gfx942,80", 8, 336.9), ("gfx942,80", 9, 400.0)]
+    text = TABLE + "".join(ROW.format(device=device, m=64, index=index, us=us) for device, index, us in rows)
+    (folder / "tuned.csv").write_text(text, encoding="utf-8")
+    store = open_store(folder / "store", create=True)
+    ingest([str(folder / "tuned.csv")], store)
+    return store
+
+
+def test_show_compares_times_of_one_device(tmp_path: Path) -> None:
+    """If a table has times of several GPUs, ``show`` compares each time with the others of its own GPU."""
+    store = two_devices(tmp_path)
+    sentence, table, *_ = known_lines(store, show(store, "TN 256×64×5120 bf16_r"))
+    assert isinstance(sentence, str)
+    assert sentence.endswith(
+        "its fastest known solutions are hipblaslt:7 on gfx950 (256 CUs): 75.3 µs; "
+        "hipblaslt:8 on gfx942 (80 CUs): 337 µs"
+    )
+    assert not isinstance(table, str)
+    assert [(row["solution"], row["device"], row["slower"]) for row in table] == [
+        ("hipblaslt:7", "gfx950 (256 CUs)", ""),
+        ("hipblaslt:8", "gfx942 (80 CUs)", ""),
+        ("hipblaslt:9", "gfx942 (80 CUs)", "1.19 ×"),
+    ]
+
+
+def test_top_names_the_devices_of_its_times_if_files_have_several(tmp_path: Path) -> None:
+    told = rank_problems(two_devices(tmp_path)).total
+    assert "337 µs by times measured alone, not in the job, each on gfx942 (80 CUs)" in told
+
+
+def test_the_page_has_a_row_for_each_device_of_a_table(tmp_path: Path) -> None:
+    points = store_points(two_devices(tmp_path)).sort_values("best_us")
+    assert points[["best", "best_us", "file", "solutions"]].to_numpy().tolist() == [
+        ["hipblaslt:7", 75.3, "tuned.csv (gfx950 256)", 1],
+        ["hipblaslt:8", 336.9, "tuned.csv (gfx942 80)", 2],
+    ]
 
 
 def test_traced_calls_are_scaled_up_in_both_subcommands(store: Store) -> None:

@@ -189,6 +189,46 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
     }
 
 
+def split_by_device(con: duckdb.DuckDBPyConnection) -> None:
+    """Do in the views ``measurements``, ``facts`` and ``sources`` of a connection what ``of_one_device_each`` does.
+
+    Does nothing if no file has rows of several GPUs. A second call changes nothing.
+    """
+    import pyarrow as pa
+
+    mixed = "select source_id from facts where name in ('arch', 'cu_count') and contains(value, ' ')"
+    keys = con.execute(
+        f"""select distinct source_id, origin, key_text from measurements
+            where origin = '{aiter_tables.ORIGIN}' and source_id in ({mixed})"""
+    ).df()
+    if not len(keys):
+        return
+    frames = {name: con.execute(f"select * from {name}").df() for name in ("facts", "sources")}
+    split = of_one_device_each({"measurements": keys, **frames})
+    parts = keys.assign(part=split["measurements"]["source_id"])
+    for name in ("facts", *_SPLIT):
+        con.execute(f"alter view {name} rename to {name}_of_files")
+    for name, frame in (("parts_", parts), ("facts", split["facts"])):
+        con.register("given_", pa.Table.from_pandas(frame, preserve_index=False))
+        con.execute(f"create table {name} as from given_")
+        con.unregister("given_")
+    for name, sql in _SPLIT.items():
+        con.execute(f"create view {name} as {sql}")
+
+
+_SPLIT = {
+    "measurements": """
+        select m.* replace (coalesce(p.part, m.source_id) as source_id)
+        from measurements_of_files m left join parts_ p
+            on p.source_id = m.source_id and p.origin = m.origin and p.key_text is not distinct from m.key_text""",
+    "sources": """
+        from sources_of_files union all by name
+        select s.* replace (
+            p.part as source_id, s.path || ' (' || substr(p.part, length(p.source_id) + 2) || ')' as path)
+        from sources_of_files s join (select distinct source_id, part from parts_ where part <> source_id) p
+            using (source_id)""",
+}
+"""SQL of the views in which each GPU of a file has an id of its own. The table ``parts_`` has these ids."""
 _OF_RUN = ("calls", "workload", "process_messages")
 _WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))

@@ -59,6 +59,7 @@ import pyarrow as pa
 
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.picks import devices_of_processes
+from analyzers.evidence.runs import split_by_device
 from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import copy_for_duckdb
 from analyzers.explore.selection import TYPE_NAMES
@@ -178,6 +179,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     * ``places``: ``source_id, file, device, hbm_gbs, own`` (True for files of this run)
     * ``peaks``: ``device, dtype, peak_tflops``
     """
+    split_by_device(con)
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
     facts, own = facts_by_source(stated), stated[stated["run"] == run]
     rates = [(x.name, dtype, x.peak_tflops(dtype)) for x in devices() for dtype in PEAK_COLUMN]

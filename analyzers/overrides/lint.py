@@ -408,10 +408,14 @@ def lines(file: OverrideFile) -> list[str]:
     accepted = {
         True: "accepted",
         False: "not accepted",
-        None: "accepted if the target has the library build that wrote the file",
+        None: f"accepted if the target has {by_name(file.format).accepted_if}",
     }
-    live = sum(len(lines) for row, lines in file.reading.alike if row.live)
-    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows are usable"]
+    live = faulty = 0
+    for row, at in file.reading.alike:
+        live += len(at) * row.live
+        faulty += len(at) * (row.live and bool(row.verdicts.fault))
+    usable = f"{live:,} of {len(file.rows):,} rows are usable" + f", {faulty:,} of them with a fault" * bool(faulty)
+    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {usable}"]
     for (severity, rule, message, remedy), count, first in grouped(file.noted):
         shown = ", ".join(map(str, dict.fromkeys(first))) + (f" and {count - _LINES} more" * (count > _LINES))
         # A line of a find-db has several rows, but its number is shown once.

@@ -61,9 +61,7 @@ def look_up(
         return LookUp(key, None, "miss", f"line {row.line}: {why}, so the library takes its own choice")
     if row is not None:
         assumed = (
-            ("the row is used only if the target machine has the library build that wrote the file")
-            if reading.accepted is None
-            else ""
+            f"the row is used only if the target machine has {format.accepted_if}" if reading.accepted is None else ""
         )
         return LookUp(key, row, "hit", assumed)
     return LookUp(key, None, "miss", _why_not(format, reading, key, tries))

@@ -13,10 +13,12 @@ from logparse.libraries.miopen import find_db_choice
 from logparse.libraries.torch_profiler import places
 from logparse.lookup.problems_in_text import find_by_label, problems_in
 from logparse.lookup.ranking import rank_problems
+from logparse.lookup.ranking_sql import DEVICE, PLACED, PLACES, STAGES, make_tables
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.output.terminal import Rows
 from logparse.store import Store
 from logparse.store.columns import column
+from logparse.target import several_devices
 from logparse.text import duration, pluralize
 
 
@@ -40,9 +42,10 @@ _KNOWN_CALLS = """
     select level, run, category, pid, solution, cast(sum(count) as bigint) as count, min(first_seen) as first_seen,
            max(last_seen) as last_seen, by_tool, problem from calls join levels using (problem)
     group by all order by count desc nulls last, run, category, pid, solution, problem, level"""
-_KNOWN_TIMES = """
-    select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
-    from measurements join levels using (problem) where origin <> 'replay-host'
+_KNOWN_TIMES = f"""
+    select level, run, origin, {DEVICE} as device, solution, status, time_us, workspace_bytes,
+           error, key_text, problem, arch, cu_count
+    from ({PLACED}) join levels using (problem) where origin <> 'replay-host'
     order by time_us nulls last, solution, origin, run, problem, key_text"""
 """SQL for the measured times of a matrix product or convolution.
 
@@ -60,7 +63,9 @@ def show(store: Store, text: str, run: str | None = None) -> list[Known]:
 
     problems = find_by_label(store, text) or problems_in(text)
     only, out = None if run is None else store.latest_run(run), []
-    with store.reading(f"{_CANDIDATES} {_KNOWN_CALLS} {_KNOWN_TIMES}", only) as con:
+    needed = " ".join([_CANDIDATES, _KNOWN_CALLS, _KNOWN_TIMES, *(STAGES[name] for name in PLACES)])
+    with store.reading(needed, only) as con:
+        make_tables(con, only or "", PLACES)
         for problem in problems:
             wanted = {"kind": problem.kind, "sizes": _sizes(problem)}
             candidates = [text for (text,) in con.execute(_CANDIDATES, wanted).fetchall()]
@@ -165,17 +170,23 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
     * There is one row per time, the fastest first.  The row also has the number of calls of that kernel in that run
       (one execution of the job).
     * Then come rows for calls of kernels without a time.
-    * The column ``slower`` compares a time with the fastest time of the same run and the same tool.
+    * The column ``slower`` compares a time with the fastest time of the same run, the same tool and the same device.
+    * The column ``device`` is shown if the times are of several devices.
     """
     left: dict[tuple[str, str | None], int | None] = dict(_called(calls))
-    fastest: dict[tuple[str, str], float] = {}
+    several = bool(_devices(times))
+
+    def measured_with(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return row["run"], row["origin"], row["device"] * several
+
+    fastest: dict[tuple[str, ...], float] = {}
     for row in times:
         if row["time_us"]:
-            of = row["run"], row["origin"]
+            of = measured_with(row)
             fastest[of] = min(row["time_us"], fastest.get(of, row["time_us"]))
     out: list[dict[str, object]] = []
     for row in times:
-        us, least = row["time_us"], fastest.get((row["run"], row["origin"]))
+        us, least = row["time_us"], fastest.get(measured_with(row))
         if row["origin"] == "trace" and (row["run"], row["solution"]) not in left:
             left[row["run"], row["solution"]] = left.pop((row["run"], None), None)
         out.append(
@@ -184,15 +195,16 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
                 "calls": left.pop((row["run"], row["solution"]), None),
                 "time_us": us,
                 "slower": f"{us / least:.2f} ×" if us and least and us > least else "",
+                "device": row["device"] * several,
                 "from": row["origin"],
                 "run": row["run"],
                 "status": "" if row["status"] == "ok" else row["status"],
                 "error": row["error"],
             }
         )
-    empty = dict.fromkeys(("time_us", "slower", "from", "status", "error"))
+    empty = dict.fromkeys(("time_us", "slower", "device", "from", "status", "error"))
     out += [{"solution": x, "calls": n, **empty, "run": run} for (run, x), n in left.items()]
-    names = ("solution", "calls", "time_us", "slower", "from", "run", "status", "error")
+    names = ("solution", "calls", "time_us", "slower", "device", "from", "run", "status", "error")
     filled = [name for name in names if any(row[name] not in (None, "") for row in out)]
     return [{name: row[name] for name in filled} for row in out]
 
@@ -220,8 +232,20 @@ def _sentence(
     timed = [row for row in times if row["time_us"]]
     if not timed:
         return "no run calls this matrix product or convolution, and its time is unknown"
-    best = f"{timed[0]['solution']} ({duration(timed[0]['time_us'])})"
-    return f"no run calls this matrix product or convolution; its fastest known solution is {best}"
+    devices = _devices(timed)
+    if not devices:
+        best = f"{timed[0]['solution']} ({duration(timed[0]['time_us'])})"
+        return f"no run calls this matrix product or convolution; its fastest known solution is {best}"
+    # The rows are sorted by time, so the first one of each device is its fastest.
+    first = [next(row for row in timed if row["device"] == device) for device in devices]
+    told = (f"{row['solution']} on {row['device']}: {duration(row['time_us'])}" for row in first)
+    return f"no run calls this matrix product or convolution; its fastest known solutions are {'; '.join(told)}"
+
+
+def _devices(times: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the known devices of some times, in the order of the times. Empty if the times may be of one device."""
+    facts = {row["device"]: {x: row[x] for x in ("arch", "cu_count") if row[x]} for row in times if row["device"]}
+    return list(facts) if several_devices(facts.values()) else []
 
 
 _RUNS = 3  # maximum number of runs in the sentence of ``show``

@@ -11,6 +11,7 @@ from logparse.lazy import duckdb, pd
 from logparse.libraries.miopen import find_db_choice
 from logparse.lookup.left_out import LEFT_OUT, LeftOut, read_left_out
 from logparse.lookup.ranking_sql import (
+    DEVICES,
     FILES,
     LINKED,
     NO_LINKS,
@@ -32,6 +33,7 @@ from logparse.output.terminal import Rows
 from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.settling import settling
+from logparse.target import several_devices
 from logparse.text import duration, pluralize
 
 
@@ -103,6 +105,9 @@ class Ranking:
     unsettled: int = 0
     unsettled_names: tuple[str, ...] = ()
     """The number of convolutions that have this additional saving, and the names of the three largest savings."""
+    devices: tuple[str, ...] = ()
+    """The devices of the times in the table, if the run's files have times of several. Both times of a row are of one.
+    """
 
     @property
     def table(self) -> Rows:
@@ -136,6 +141,7 @@ class Ranking:
         if self.timed and self.total_us is not None:
             of = "" if self.timed == self.problems else f" by the times of {self.timed:,} of them"
             alone = " by times measured alone, not in the job" if self.alone else ""
+            alone += f", each on {' or '.join(self.devices)}" if self.devices else ""
             out += f"; {duration(self.total_us)}{of}{alone}{self._part_of_traces()}"
         if self.untold:
             out += f" ({pluralize(self.untold, 'problem')} by the best known time, because no log names the pick)"
@@ -199,6 +205,7 @@ def rank_problems(
         rows: pa.Table = con.sql(SHOWN.format(key=key, other=other, timed=timed), params=shown).to_arrow_table()
         traced, steps, processes, traced_us = con.execute(STEPS, {"run": run, "kind": kind}).fetchall()[0]
         ((untold, timed_in_job),) = con.execute(UNTOLD).fetchall()
+        devices = con.execute(DEVICES).fetchall()
         open_ = [problem_from_text(text).label for (text,) in con.execute(UNSETTLED).fetchall()]
         not_used = read_left_out(con, run, kind) if count_left_out else LeftOut()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
@@ -221,8 +228,15 @@ def rank_problems(
         alone=not timed_in_job,
         saves_if_us=saves_if_us,
         unsettled=unsettled,
+        devices=_named_devices(devices),
         unsettled_names=tuple(dict.fromkeys(open_)),
     )
+
+
+def _named_devices(rows: Sequence[tuple[str, str | None, str | None, bool]]) -> tuple[str, ...]:
+    """Name the devices of a ranking, from the rows of ``DEVICES``. Name none if the files may have one device."""
+    facts = [{name: x for name, x in (("arch", arch), ("cu_count", count)) if x} for _, arch, count, _ in rows]
+    return tuple(text for text, _, _, shown in rows if shown) if several_devices(facts) else ()
 
 
 _NEEDED = " ".join([OPEN, *STAGES.values(), find_db_choice.RIVALS, TIMED])

@@ -23,6 +23,18 @@ PARTS = f"""
 
 If a file holds rows for several GPUs, each measurement gets only the facts of its own GPU.
 """
+PLACED = f"""
+    select m.* exclude (gfx, cu), arch, cu_count
+    from (from measurements left join mixed using (source_id)) m
+    left join (select * exclude (cu), cu as cu_count from places) f
+        on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
+"""SQL for the measurements, each with the facts ``arch`` and ``cu_count`` of its GPU.
+
+They are empty if the GPU is unknown.  The SQL needs the tables ``PLACES`` of ``STAGES``.
+"""
+PLACES = ("mixed", "places")
+DEVICE = "concat_ws(' ', arch, '(' || cu_count || ' CUs)')"
+"""SQL expression for the text of a GPU, for example ``gfx942 (304 CUs)``.  The text is empty if the GPU is unknown."""
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, run, origin, solution,
            solution = by_default as by_default,
@@ -164,6 +176,12 @@ SUMS = """
 UNTOLD = """
 select count(*) filter (pick is null and traced_us is null and pick_us is null and best_us > 0), count(traced_us)
 from ranked"""
+DEVICES = f"""
+    select {DEVICE} as text, arch, cu_count, bool_or(shown) as shown
+    from (select source_id, part, own, device in (select device from ranked where best_us > 0) as shown from files)
+    join (select * exclude (cu), cu as cu_count from places) using (source_id, part)
+    where own or shown group by all order by text"""
+"""SQL for the GPUs of the run's files and of the times in the ranking.  ``shown`` is True for the latter."""
 UNSETTLED = "select problem from ranked where unsettled order by saves_us desc nulls last, problem limit 3"
 STEPS = """
     select coalesce(bool_and(calls_from = 'profiler'), false),

@@ -66,8 +66,8 @@ TABLES: Mapping[str, str] = {
     "top": "calls int, share float, problem text, pick text, pick_us float, best text, best_us float, saves_us float, "
     "total_us float, saves_only_if text, kind text, calls_from text, text text",
     "show": "level text, run text, category text, pid int, solution text, count int, first_seen time, last_seen time, "
-    "by_tool bool, problem text, what text, origin text, status text, time_us float, workspace_bytes int, error text, "
-    "key_text text",
+    "by_tool bool, problem text, what text, origin text, device text, status text, time_us float, "
+    "workspace_bytes int, error text, key_text text",
     "status": "run text, format text, files int, lines int, call_lines int, measurement_lines int, message_lines int, "
     "rejects int, foreign_lines int, bytes int",
     "formats": "name text, what text, about text",

@@ -30,7 +30,9 @@ ROCBLAS = "rocblas_create_handle,atomics_not_allowed\nrocblas_set_stream,0x560ee
 ROCBLAS_CALL = "rocblas_sgemm,N,T,64,64,64,1,0x7f,64,0x7f,64,0,0x7f,64,atomics_not_allowed\n"
 ORT = "2023-08-29 07:55:17.3 [V:onnxruntime:Default, tunable.h:255 FindFastestImpl] finding fastest for GemmTunableOp\n"
 LLAMA = "  MUL_MAT(type_a=bf16,type_b=f32,m=4096,n=512,k=14336,bs=[1,1]):    72 runs - 14260.00 us/run\n"
+MOE = '{"triton_version": "3.4.0", "1": {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32}}'
 CASES = {
+    "E=8,N=64,device_name=AMD_Instinct_MI325X.json": (MOE, "a fused-MoE table of vLLM or SGLang", "logparse lint"),
     "rocblas_trace.log": (ROCBLAS, "rocBLAS's trace", "ROCBLAS_LAYER=2"),
     "rocblas_call.log": (ROCBLAS_CALL, "rocBLAS's trace", "ROCBLAS_LAYER=2"),
     "ort.log": (ORT, "ONNX Runtime's TunableOp", "logparse capture"),

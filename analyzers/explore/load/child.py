@@ -150,8 +150,11 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         _write_first(job, run).close()
         yield READY, ""
     os.nice(15)
-    with store.connect(sql=_TRIES) as con:
+    from analyzers.evidence.runs import split_by_device
+
+    with store.connect(sql=f"{_TRIES} facts sources") as con:
         _limit(con)
+        split_by_device(con)
         con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
     yield TRIES, ""
     if small:
@@ -253,8 +256,8 @@ def write_tables(
     """Write the tables that the web page and the report query into an attached database."""
     from analyzers.explore.load import one_step
 
-    con.execute(f"create table {database}.facts as select * from facts")
     _write_points(con, database, run, analysis, others)
+    con.execute(f"create table {database}.facts as select * from facts")
     one_step.write(con, run, database)
 
 

@@ -16,18 +16,20 @@ Examples: ``cublasLtSSSMatmul`` (float), ``cublasLtHSHMatmul`` (half, scaled in 
 
 An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  8-bit
 operands have ``aScalePointer=0x7f61e3e9d800 aScaleMode=OUTER_VEC_32F`` in the descriptor.  If there is a pointer but no
-mode, the scale is one factor.  The third bracket of the prefix is the thread.  The layer is ``Hint``, not ``Hints`` as
-in hipBLASLt's log.  One line is written per heuristic query (``heuristicResults=[66]``: the ids of the returned
+mode, the scale is one factor.  A layout has ``order=ORDER_ROW`` if the matrix is stored row by row, not column by
+column (``in_columns``).  The third bracket of the prefix is the thread.  The layer is ``Hint``, not ``Hints`` as in
+hipBLASLt's log.  One line is written per heuristic query (``heuristicResults=[66]``: the ids of the returned
 algorithms).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from logparse.libraries.cublaslt.names import ATTRIBUTES
 from logparse.libraries.kinds.patterns import regex
-from logparse.model import Solution
+from logparse.model import COMPLEX, Solution, Trans
 
 MATMUL = regex(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
 """Pattern of the functions whose Trace lines record a matrix product.
@@ -73,6 +75,61 @@ def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
         given = desc.get(f"{x}ScalePointer", "").strip("0xX") != ""
         out[f"scale_{x}"] = _SCALE_MODES.get(mode) if given else "none"
     return out
+
+
+class OrderError(ValueError):
+    """Raised if no product of matrices that are stored column by column computes the call of a log line."""
+
+
+def in_columns(layouts: Mapping[str, Mapping[str, str]], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the matrix product that computes the same with matrices that are stored column by column.
+
+    * ``layouts``: the layouts of A, B, C and D in a Trace line.
+    * ``fields``: the fields of ``GemmProblem`` that follow if the order of the layouts is ignored.
+
+    A matrix X with ``order=ORDER_ROW`` is the transposed matrix Xᵀ in the usual order, with the same leading dimension.
+
+    | stored row by row | product |
+    |---|---|
+    | A or B | the operand's ``trans`` changes from N to T or from T to N |
+    | C and D | Dᵀ = op(B)ᵀ · op(A)ᵀ: A and B change places, m and n too, and each ``trans`` changes once more |
+
+    Raises OrderError for any other order, and for a call that has no such product.
+    """
+    by_row = {x: _is_by_row(layout) for x, layout in layouts.items()}
+    if by_row["c"] != by_row["d"]:
+        raise OrderError(f"C and D have different memory orders, {_NO_NAME}")
+    if by_row["d"] and any(fields.get(x) for x in ("bias", "gradient", "scale_alpha_vector")):
+        # Such a vector has a value for each row of D, which is a column of Dᵀ.
+        raise OrderError(f"D has order=ORDER_ROW and a vector (bias or alpha), {_NO_NAME}")
+    out = dict(fields)
+    for x in "ab":
+        if by_row[x] != by_row["d"]:
+            out[f"trans_{x}"] = _transpose(out[f"trans_{x}"], out[f"{x}_type"])
+    if by_row["d"]:
+        out |= {y: out[x] for pair in _SWAPPED for x, y in (pair, pair[::-1]) if x in out}
+    return out
+
+
+_NO_NAME = "and logparse has no name for such a product"
+_SWAPPED = (
+    *(("m", "n"), ("trans_a", "trans_b"), ("a_type", "b_type")),
+    *(("lda", "ldb"), ("stride_a", "stride_b"), ("scale_a", "scale_b")),
+)
+"""Fields that change places in the transposed product."""
+
+
+def _is_by_row(layout: Mapping[str, str]) -> bool:
+    order = layout.get("order", "ORDER_COL")
+    if order not in ("ORDER_COL", "ORDER_ROW"):
+        raise OrderError(f"a matrix has order={order}, {_NO_NAME}")
+    return order == "ORDER_ROW"
+
+
+def _transpose(trans: Trans | None, dtype: str | None) -> Trans | None:
+    if trans == "C" and (dtype is None or dtype in COMPLEX):
+        raise OrderError(f"an operand is conjugated but not transposed, {_NO_NAME}")
+    return None if trans is None else "T" if trans == "N" else "N"
 
 
 def solution(text: str | None) -> Solution | None:

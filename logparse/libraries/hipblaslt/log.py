@@ -92,7 +92,10 @@ def _trace(body: str, *, nvidia: bool) -> Outcome:
     groups = {key: _group(value, nvidia) for key, value in values.items() if value.startswith("[")}
     if any(key not in groups for key in _NEEDED[:5]):
         return _reject("the Trace line has no matrix descriptors")
-    problem = _problem(groups, values, nvidia)
+    try:
+        problem = _problem(groups, values, nvidia)
+    except cublaslt.OrderError as error:
+        return _reject(f"the Trace line cannot be read: {error}")
     if problem is None:
         return _reject("the Trace line is damaged: a matrix descriptor lacks its type, rows, cols or ld")
     call = Call(
@@ -140,6 +143,8 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
     if tail is not None:
         fields |= tail._asdict()
     fields = default_types(fields)
+    if nvidia:
+        fields = cublaslt.in_columns(layouts, fields)
     # hipBLASLt prints neither scales, nor swizzles, nor a type that operands are converted to.  All of them are
     # unknown.
     return GemmProblem(**(with_plain(fields, scaled=True) if nvidia else fields))

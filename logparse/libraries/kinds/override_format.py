@@ -216,6 +216,8 @@ class OverrideFormat:
     * ``remarks``: returns further notes for the user about a file that was read.
     * ``compared``: names of facts (or a common prefix of the names) that the library compares.  The library refuses a
       file if the facts differ, because the file is from another build.
+    * ``accepted_if``: what the target machine must have so that the library accepts a file.  It is shown if the target
+      is too little known to decide.
     * ``order``: what the order of several rows with one key means.  The order of rows with different keys has no
       meaning in any format.
 
@@ -265,6 +267,7 @@ class OverrideFormat:
     lines: Callable[[Sequence[Row]], list[str]] = field(default=lambda rows: [row.text for row in rows])
     cut: Callable[[bytes, Iterable[Row], Keep], bytes] = cut_lines
     compared: tuple[str, ...] = ()
+    accepted_if: str = "the library build that wrote the file"
     probe_order: Callable[[Sequence[Row], Facts], Sequence[Row]] = field(default=lambda rows, facts: rows)
     not_in_this_build: Callable[[str, Facts], str | None] = field(default=lambda key, facts: None)
     fallback_keys: Callable[[str], Sequence[str]] = field(default=lambda key: ())

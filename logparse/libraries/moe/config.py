@@ -62,6 +62,17 @@ def recognise(head: Head) -> bool:
     return _TABLE.match(head.data) is not None and (b'"BLOCK_SIZE_M"' in head.data or b'"tile_m"' in head.data)
 
 
+def advice(head: Head) -> str | None:
+    """Tell what a fused-MoE table is, and which command reads it. Return None for any other file."""
+    if not recognise(head):
+        return None
+    told = (
+        "the file is a fused-MoE table of vLLM or SGLang. It has settings of kernels, but no calls and no times, so "
+        "there is nothing to ingest"
+    )
+    return told + "; `logparse lint` checks the table" * (b'"BLOCK_SIZE_M"' in head.data)
+
+
 # ------------------------------------------------------------------------------------------------ log lines
 
 

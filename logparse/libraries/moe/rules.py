@@ -443,6 +443,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     kinds=frozenset(),
     recognise=recognise,
     reader=read,
+    accepted_if="the GPU that the file's name states",
     key=key,
     reported=find_reports,
     cut=cut_members(_is_entry),

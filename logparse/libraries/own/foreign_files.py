@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from logparse.libraries.kinds.format import Head
 from logparse.libraries.kinds.patterns import regex
+from logparse.libraries.moe import config as moe_config
 
 _SQLITE = b"SQLite format 3\x00"
 _TRACE = (
@@ -118,4 +119,4 @@ def advice(head: Head) -> str | None:
     for name, data, why in _TABLE:
         if name.search(head.name) and data.match(head.data):
             return why
-    return None
+    return moe_config.advice(head)

@@ -195,12 +195,18 @@ def _no_call(entry: OverrideRow, context: object) -> str | None:
     return f"the row is used for no call, because no call has its {', '.join(low)}" if low else None
 
 
-def _trans(entry: OverrideRow, context: _Context) -> str | None:
+def _marked(entry: OverrideRow, context: _Context) -> str | None:
     if context.bom and entry.line == 1:
         return "the file begins with a byte order mark, so Tensile reads transA of the first row as T"
-    odd = [cell for cell in entry.cells[:2] if cell not in ("N", "T", "C")] if entry.whole else []
+    return None
+
+
+def _trans(entry: OverrideRow, context: object) -> str | None:
+    cells = [cell.removeprefix("\ufeff") for cell in entry.cells[:2]] if entry.whole else []
+    odd = [cell for cell in cells if cell != "N" and cell.strip().upper() not in ("T", "C")]
     return (
-        f"the row has {', '.join(map(repr, odd))} for transA or transB, and Tensile reads every value but N as T"
+        f"the row has {', '.join(map(repr, odd))} for transA or transB, and Tensile reads every value but N as T, so "
+        "it uses the row for another product"
         if odd
         else None
     )
@@ -247,12 +253,14 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
     ),
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
+    Rule("trans", "warning", None, _marked, "save the file without a byte order mark", fault=True),
     Rule(
         "trans",
         "warning",
         None,
         _trans,
-        ("save the file without a byte order mark, and write N, T or C as transA and transB"),
+        "write transA and transB as N, T or C, in capitals and without blanks",
+        fault=True,
     ),
     Rule(
         "strides",

@@ -15,6 +15,7 @@ from analyzers.evidence.tables import Tables
 from analyzers.overrides.coverage import coverage
 from analyzers.overrides.coverage import lines as coverage_lines
 from analyzers.overrides.lint import inspect
+from analyzers.overrides.lint import lines as lint_lines
 from analyzers.overrides.merge import merge
 from logparse.errors import InputError
 from logparse.ingest import ingest
@@ -52,6 +53,7 @@ def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
     assert (unknown.accepted, unknown.ok) == (None, True)
     assert inspect_members(members, target={"arch": "gfx942:sramecc+"}).accepted is None
     assert inspect_members(members, target={"arch": "gfx950"}).accepted is False
+    assert "accepted if the target has the GPU that the file's name states" in lint_lines(unknown)[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzers.overrides.lint import format_of, inspect
+from analyzers.overrides.lint import format_of, inspect, lines
 from analyzers.overrides.look_up import look_up
 from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.libraries.rocblas import logs as rocblas
@@ -51,6 +51,7 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
         (HEAD + ROW.replace("320,588,1,", "-320,588,1,"), [(2, "error", "no-call")]),
         (HEAD + ROW.replace("4096,1,0,", "4096,1,nan,"), [(2, "error", "no-call")]),
         (HEAD + ROW.replace("N,T", "n,T"), [(2, "warning", "trans")]),
+        (HEAD + ROW.replace("N,T", "N, T"), []),  # Tensile reads T, as it is meant
         ("\ufeff" + ROW, [(1, "warning", "trans")]),
         ("\ufeff" + HEAD + ROW, []),
         (HEAD + BATCH.replace("80,48,6,64", "80,48,1,64"), [(2, "warning", "strides")]),
@@ -62,6 +63,23 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
 )
 def test_rules(text: str, wanted: list[tuple[int | None, str, str]]) -> None:
     assert rules(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (HEAD + ROW.replace("N,T", "N, N"), "in capitals and without blanks"),
+        ("\ufeff" + ROW, "save the file without a byte order mark"),
+    ],
+)
+def test_a_row_that_tensile_reads_as_another_product_has_a_fault(text: str, remedy: str) -> None:
+    file = inspect_text(text)
+    summary, *_ = lines(file)
+    assert summary.endswith("1 of 1 rows are usable, 1 of them with a fault")
+    (note,) = (note for note in file.notes if note.rule == "trans")
+    assert note.remedy.endswith(remedy)
+    (row,) = file.rows
+    assert "as T" in row.verdicts.fault, "so that merge leaves the row out"
 
 
 def test_recognised() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from logparse.libraries.hipblaslt import log as lt_log
-from logparse.model import Call, GemmProblem, Problem, Record
+from logparse.model import Call, GemmProblem, Problem, Record, Reject
 from tests import conftest
 from tests.conftest import needs_corpus
 from tests.libraries.reading import read_lines
@@ -79,6 +79,66 @@ def test_types_strides_workspace_and_the_pick_of_a_trace_line() -> None:
         6, "strided", 6144, 2560, 3840
     )  # fmt: skip
     assert (batch.compute_type, batch.trans_a, batch.lda) == ("f64_r", "N", 96)
+
+
+# ------------------------------------------------------------------------------------------------- memory orders
+
+
+ROW = " order=ORDER_ROW"
+
+
+def ordered(dtype: str = "R_32F", trans: str = "", epilogue: str = "", **order: str) -> str:
+    """Return a Trace line of a 32×64×16 product.  ``order`` has the text of the order by the name of the matrix."""
+    shapes = {"A": (16, 32) if trans else (32, 16), "B": (16, 64), "C": (32, 64), "D": (32, 64)}
+    descs = []
+    for x, (rows, cols) in shapes.items():
+        text = f"type={dtype} rows={rows} cols={cols} ld={cols if order.get(x) == ROW else rows}{order.get(x, '')}"
+        descs.append(f"{x}=0X0 {x}desc=[{text}]")
+    compute = f"computeDesc=[computeType=COMPUTE_32F scaleType=R_32F{trans}{epilogue}]"
+    tail = "algo=[algoId=39] workSpace=0X0 workSpaceSizeInBytes=0 beta=0 stream=0X0"
+    return f"[2026-11-21 05:15:08][cublasLt][588][Trace][cublasLtMatmul] {' '.join(descs)} {compute} {tail}"
+
+
+def product(line: str) -> tuple[object, ...]:
+    (call,) = calls(read_lines(line.encode(), (lt_log.FORMAT,))[0])
+    gemm = call.problem
+    assert isinstance(gemm, GemmProblem)
+    return gemm.trans_a, gemm.trans_b, gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldd
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (ordered(A=" order=ORDER_COL"), ("N", "N", 32, 64, 16, 32, 16, 32)),
+        (ordered(A=ROW), ("T", "N", 32, 64, 16, 16, 16, 32)),
+        (ordered(B=ROW), ("N", "T", 32, 64, 16, 32, 64, 32)),
+        (ordered(trans=" transa=OP_T", A=ROW), ("N", "N", 32, 64, 16, 32, 16, 32)),
+        (ordered(trans=" transa=OP_C", A=ROW), ("N", "N", 32, 64, 16, 32, 16, 32)),
+        # Dᵀ is 64×32, and its first operand is B.
+        (ordered(A=ROW, B=ROW, C=ROW, D=ROW), ("N", "N", 64, 32, 16, 64, 16, 64)),
+        (ordered(A=ROW, C=ROW, D=ROW), ("T", "N", 64, 32, 16, 16, 16, 64)),
+        (ordered(C=ROW, D=ROW), ("T", "T", 64, 32, 16, 16, 32, 64)),
+    ],
+)
+def test_a_matrix_that_is_stored_row_by_row_is_a_transposed_matrix(line: str, wanted: tuple[object, ...]) -> None:
+    assert product(line) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (ordered(A=" order=ORDER_COL32"), "order=ORDER_COL32"),
+        (ordered(D=ROW), "C and D have different memory orders"),
+        (ordered(C=ROW, D=ROW, epilogue=" epilogue=EPILOGUE_BIAS"), "a vector (bias or alpha)"),
+        (ordered("C_32F", trans=" transa=OP_C", A=ROW), "conjugated but not transposed"),
+    ],
+)
+def test_a_memory_order_without_a_usual_product_is_rejected(line: str, reason: str) -> None:
+    records, units = read_lines(line.encode(), (lt_log.FORMAT,))
+    (reject,) = records
+    assert isinstance(reject, Reject)
+    assert reason in reject.reason
+    assert units["reject"] == 1
 
 
 # ---------------------------------------------------------------------------------------- logs of real programs
