@@ -210,10 +210,12 @@ class _Job:
         return job
 
     def end_if_damaged(self, read: Sequence[Ingested]) -> None:
-        """End the tuning if no kernel is known and a trace is damaged, because its job may have run kernels."""
-        traces = _traces(read)
-        damaged = [x for x in traces if x.state == "failed" or x.units["reject"]]
-        if not damaged or self.has_kernels:
+        """End the tuning if neither a kernel nor a logged call is known, and a trace is damaged.
+
+        The job may have run kernels then.
+        """
+        traces, damaged = _traces(read), _damaged_traces(read)
+        if not damaged or self.has_kernels or any(x.calls for x in read):
             return
         again = command_line(self.store.url, "ingest", str(self.first.folder), "--run", self.run)
         self.say(
@@ -524,6 +526,10 @@ def _traces(read: Sequence[Ingested]) -> list[Ingested]:
     return [x for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
 
 
+def _damaged_traces(read: Sequence[Ingested]) -> list[Ingested]:
+    return [x for x in _traces(read) if x.state == "failed" or x.units["reject"]]
+
+
 def _name_traced(read: Sequence[Ingested]) -> str:
     """Return the number of processes that wrote a trace of their steps as words. Empty if no process wrote a trace."""
     processes = {Path(x.path).name.split("_")[1] for x in _traces(read)}
@@ -532,6 +538,9 @@ def _name_traced(read: Sequence[Ingested]) -> str:
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
     """Explain to the user why the trace has no GPU kernel, as far as the job's files show the reason."""
+    if damaged := len(_damaged_traces(read)):
+        total = pluralize(len(_traces(read)), "trace")
+        return f"{damaged} of {total} could not be read, so no action can be compared with the whole job"
     if traced := _name_traced(read):
         return f"{traced} ran no GPU kernel, so no action can be compared with the whole job"
     return (

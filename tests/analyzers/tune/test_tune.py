@@ -178,9 +178,10 @@ def test_a_job_without_gpu_work_states_what_cannot_be_done(
         assert said[-1] == "the libraries' logs contain no calls, so there is nothing to measure and nothing to change"
 
 
+@pytest.mark.parametrize("logs", [False, True], ids=["without logs", "with a log of calls"])
 @pytest.mark.parametrize("damaged", [1, 2], ids=["one of two traces", "both traces"])
 def test_a_job_whose_traces_cannot_be_read_is_not_called_idle(
-    damaged: int, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
+    damaged: int, logs: bool, stages: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     """``tune`` does not say that a process ran no GPU kernel if nothing could be read that its process wrote."""
 
@@ -192,15 +193,20 @@ def test_a_job_whose_traces_cannot_be_read_is_not_called_idle(
             (folder / f"trace_1_{number}.json.gz").write_bytes(
                 gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}')[: None if ok else 12]
             )
-        return 0, ingest([str(folder)], store, run=more["run"])
+        called = [str(SAMPLES / "hipblaslt/profile_4242.log")] if logs else []
+        return 0, ingest([str(folder), *called], store, run=more["run"])
 
     stages.setattr(verb, "capture", job)
     stages.setattr(verb, "replay", interrupted)
     said: list[str] = []
     code = tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {})
-    assert code == 1
-    assert f"{damaged} of its 2 traces could not be read, and no GPU kernel is known" in said[-1]
     assert "ran no GPU kernel" not in " ".join(said)
+    if logs:
+        assert code == 130, "the logged calls are measured"
+        assert f"{damaged} of 2 traces could not be read, so no action can be compared with the whole job" in said
+    else:
+        assert code == 1
+        assert f"{damaged} of its 2 traces could not be read, and no GPU kernel is known" in said[-1]
 
 
 def test_a_job_with_logged_calls_or_kernels_goes_on(stages: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
