@@ -208,8 +208,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     in_trace = "in the trace " if first.most_us is not None or first.usual is not None else ""
     ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
     if traced := traced_text(first):
-        because = f", because {limit} is the limit then" if not told and differs_if_traced(first) else ""
-        ends = f"; {traced}{_then_the_host(left, first) or because}"
+        ends = f"; {traced}" + (f", because {limit} is the limit then" if not told and differs_if_traced(first) else "")
     each = name_saving_unit(first, found.word, whole_of(found))
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
     ratio = shown.ratio if first.usual is None else first.usual.ratio
@@ -222,12 +221,6 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     apart = of_calls_alone and first.unit != "call" and not (whole or first.at_most or first.assumes)
     calls = "their calls " if apart and len(first.findings) > 1 else "its calls " if apart else ""
     return f"{begins}{first.title}: {calls}{gain(first)} {each}{share}, {sure}{uncounted}{ends}{more}"
-
-
-def _then_the_host(others: Sequence[Todo], first: Todo) -> str:
-    """Say that the host comes first if the profiler slowed nothing, because it saves more then. Else empty."""
-    host = next((x for x in others if x.waits_for == "host" and x.gained_us > first.gained_us), None)
-    return "" if host is None else f", but then relieve the host first (up to {duration(host.gained_us)})"
 
 
 def _eases(todo: Todo, found: Recommendation) -> bool:
