@@ -36,7 +36,8 @@ def describe_limit(found: Recommendation) -> str:
     again = f"; {now.read_again}" if now.read_again else ""
     usual = estimate_usual_gain(found)
     if usual is not None:
-        return _tell_usual(usual, Gain(now.now_us, ceilings.fast_host_us)) + _without_single_gap(found) + again
+        fast_host = _shifted_to_trace(Gain(now.now_us, ceilings.fast_host_us), found)
+        return _tell_usual(usual, fast_host) + _without_single_gap(found) + again
     traced = whole_us(time) or now.now_us
     differs = abs(now.now_us - traced) > LEAST * traced  # Without the profiler it takes another time than traced.
     profiled = is_as_profiled(found)
@@ -113,6 +114,22 @@ def add_usual(todo: Todo, found: Recommendation) -> Todo:
     if todo.unit == "call" or abs(shown.now_us - now.now_us) > LEAST * now.now_us:
         return todo
     return replace(todo, usual=Gain(base.now_us, max(base.now_us - todo.gained_us, 0.0)))
+
+
+def as_traced(todo: Todo, found: Recommendation) -> Todo:
+    """Let the simulated step of a saving begin at the time of the trace, so that a trace has only one time."""
+    if todo.usual is None or todo.step is None:
+        return todo
+    return replace(todo, step=_shifted_to_trace(todo.step, found))
+
+
+def _shifted_to_trace(gain: Gain, found: Recommendation) -> Gain:
+    traced = whole_us(found.gpu_time)
+    if not traced or not is_as_profiled(found) or abs(gain.now_us - traced) > LEAST * traced:
+        return gain
+    shift = traced - gain.now_us
+    ends = (None if x is None else x + shift for x in (gain.low_us, gain.high_us))
+    return Gain(traced, gain.then_us + shift, *ends)
 
 
 def _other_idle(found: Recommendation) -> str:

@@ -204,7 +204,8 @@ def traced_text(todo: Todo) -> str:
     if not differs_if_traced(todo) and (todo.at_most or todo.gained_us < LEAST * usual.now_us):
         return ""
     bound = f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
-    return f"{bound if todo.at_most else _arrow(shown)} if the profiler slowed nothing"
+    as_much = "" if differs_if_traced(todo) else ", as much,"
+    return f"{bound if todo.at_most else _arrow(shown)}{as_much} if the profiler slowed nothing"
 
 
 def differs_if_traced(todo: Todo) -> bool:
@@ -221,7 +222,7 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
 
     Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving without the
     profiler (``usual``) is a part of the time without the profiler. If the traced host makes a
-    difference, the saving with that host follows: ``≈ 5.91 or 0.962 ms``.
+    difference, the saving with that host follows: ``≈ 5.91 ms (as traced: 0.962)``.
     """
     gains = [x.shown if x.usual is None else x.usual for x in todo]
     times = [[] if gain is None else [*_ends(x), gain.now_us] for x, gain in zip(todo, gains, strict=True)]
@@ -234,8 +235,10 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
         saved, other, now = (next(left) if us is not None else None for us in each)
         # A saving without the profiler and one with the traced host are parts of different times.
         of = f" of {'≈ ' * (x.usual is not None)}{now}" if with_whole and (x.usual is None or other is None) else ""
-        more = "" if other is None else f" {'to' if x.usual is None else 'or'} {other}"
-        out.append(f"{mark(x)}{saved}{more}{of} {unit}")
+        if other is not None and x.usual is not None:
+            out.append(f"{mark(x)}{saved} {unit} (as traced: {other})")
+        else:
+            out.append(f"{mark(x)}{saved}{'' if other is None else f' to {other}'}{of} {unit}")
     return out
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from analyzers.job.gpu_time import GpuTime
 from analyzers.recommend.apply_module import choose_default_changes
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
-from analyzers.recommend.limit import DATA, add_usual, describe_limit, name_limit, name_next_limit
+from analyzers.recommend.limit import DATA, add_usual, as_traced, describe_limit, name_limit, name_next_limit
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo, Unit, differs_if_traced, expected_text, gain, name_saving_unit, traced_text
 from analyzers.recommend.todo_from_actions import find_hidden_changes, list_actions, with_combination
@@ -72,7 +72,7 @@ def verdict(found: Recommendation) -> Verdict:
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
     listed = [*with_combination(list_actions(found), found), *list_findings(found), *list_remarks(found)]
-    listed = [replace(add_usual(x, found), processes=_processes(x, found)) for x in listed]
+    listed = [replace(as_traced(add_usual(x, found), found), processes=_processes(x, found)) for x in listed]
     unseen = sorted((x for x in listed if is_hidden(x, time)), key=lambda x: rank(x, time))
     # Measured savings come first, then estimates, then savings of which only an upper bound is known. Among savings
     # that are equally sure, the largest comes first.

@@ -81,13 +81,13 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
         False,
     )
     assert gain(first) == "≈ 26.3 → 20.4 ms"
-    assert screen.format_savings([first]) == ["≈ 5.91 or 0.962 ms"]
+    assert screen.format_savings([first]) == ["≈ 5.91 ms (as traced: 0.962)"]
     assert (kernels_text(first), traced_text(first)) == (
         "the changed kernels 7.93 → 1.92 ms",
         "32.4 → 31.4 ms if the profiler slowed nothing",
     )
     [host] = [x for x in bounds if x.waits]
-    assert screen.format_savings([host]) == ["up to 0.942 or 7 ms"]
+    assert screen.format_savings([host]) == ["up to 0.942 ms (as traced: 7)"]
     assert traced_text(host) == "up to 7 of 32.4 ms if the profiler slowed nothing"
     # All savings are parts of one time.
     assert {x.usual and x.usual.now_us for x in conclusion.todo} == {first.usual and first.usual.now_us}
