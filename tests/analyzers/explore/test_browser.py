@@ -320,7 +320,7 @@ def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) 
     page.hover(".cards pre >> nth=0")  # This may scroll, if the commands are long
     assert commands.evaluate(size) == before, "under the pointer nothing grows"
     label = "x => getComputedStyle(x, '::before').content"
-    assert commands.locator(".line").first.evaluate(label) == '"confirm"'
+    assert commands.locator(".line").first.evaluate(label) == '"confirm (advised)"'
     assert "confirm" not in commands.evaluate("x => x.textContent"), "the label is not copied"
     page.mouse.move(2, 2)
     for landmark in ("header", "nav", "main", "aside", "h1"):

@@ -163,7 +163,7 @@ def test_a_step_whose_first_kernel_is_late(tmp_path: Path, store: Store, first: 
 def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
     found, text = advice(store, late_kernels(270_000).write(tmp_path / "late.json"))
     assert "host-bound" in {x.analyzer for x in found.remarks}
-    assert "a step, 390 ms: GEMM 119 ms · idle 271 ms" in text
+    assert "a step, with the profiler, 390 ms: GEMM 119 ms · idle 271 ms" in text
 
 
 def test_a_step_of_a_late_gpu_lasts_from_first_to_last_kernel(tmp_path: Path, store: Store) -> None:
