@@ -8,9 +8,9 @@ store ``many`` of benchmarks/answers.py has 580,770 problems, and 1.36 million r
 device).
 
 A look is one start of the program with one view of the page. For each look, the output has the seconds from the start
-of the program until it opens the browser, to the first words in it, to the headline and to the first view (cards or
-chart, filters and rows of the table are there), and the CPU seconds of server and readers. With ``--against``, a look
-at the page of another checkout follows each look, on the same browser. ``--looks 5 --rounds 0`` measures only looks.
+of the program to its address, to the first words in the browser, to the headline and to the first view (cards or chart,
+filters and rows of the table are there), and the CPU seconds of server and readers. With ``--against``, a look at the
+page of another checkout follows each look, on the same browser. ``--looks 5 --rounds 0`` measures only looks.
 
 For each kind of interaction (another view, a filter, a search, opening a row) the output has two times, as median and
 largest. Both begin with the click or key as the browser saw it. The first time ends when nothing on the screen changes
@@ -38,7 +38,6 @@ from collections.abc import Callable, Iterator, Mapping
 from compileall import compile_dir
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from processes import Watch
@@ -203,27 +202,20 @@ def _entry(i: int) -> str:
 def serving(store: str, checkout: Path) -> Iterator[tuple[str, Watch]]:
     """Context manager: run ``logparse explore`` of a checkout on stored data.
 
-    Yields the address that it opens in the browser, as soon as it does, and an object that measures the server's
-    memory and CPU time.
+    Yields the page's address and an object that measures the server's memory and CPU time.
     """
     # With this variable, each start would compile all modules again. Users do not have it.
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, "-m", "logparse", "explore", "--store", store, "--port", "0"]
-    with TemporaryDirectory() as folder:
-        opener, opened = Path(folder, "browser"), Path(folder, "opened")
-        opener.write_text(f'#!/bin/sh\necho "$1" > {opened}.part && mv {opened}.part {opened}\n', encoding="utf-8")
-        opener.chmod(0o755)
-        environ |= {"PYTHONPATH": str(checkout), "BROWSER": str(opener)}
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environ, cwd=checkout) as server:
-            watch = Watch(server.pid)
-            try:
-                while not opened.exists():
-                    assert server.poll() is None, "logparse explore has ended"
-                    time.sleep(0.01)
-                yield opened.read_text(encoding="utf-8").strip(), watch
-            finally:
-                watch.stop()
-                server.terminate()
+    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    compiled["PYTHONPATH"] = str(checkout)
+    command = [sys.executable, "-m", "logparse", "explore", "--store", store, "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=compiled, cwd=checkout) as server:
+        assert server.stdout
+        watch = Watch(server.pid)
+        try:
+            yield server.stdout.readline().split()[0], watch
+        finally:
+            watch.stop()
+            server.terminate()
 
 
 def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
@@ -237,7 +229,7 @@ def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
         out[f"start to {shown} (s)"] = round(time.perf_counter() - begun, 2)
 
     with serving(store, checkout) as (url, watch):
-        note("the browser")
+        note("the address")
         out["page to first view (s)"] = round(first_view(page, url, note), 2)
         out["CPU of server and readers in all (s)"] = round(watch.cpu_s, 2)
         page.close()

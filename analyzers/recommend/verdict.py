@@ -58,7 +58,7 @@ class Verdict:
 
     @property
     def profiled(self) -> str:
-        """``, with the profiler`` for the time that ``split`` divides, if savings are told without it. Else empty."""
+        """Words behind the traced time: ``, with the profiler`` if savings are stated without it. Else empty."""
         return ", with the profiler" * any(x.usual is not None for x in self.todo)
 
     def per(self, todo: Todo) -> str:

@@ -14,7 +14,7 @@ from analyzers.recommend.ranking import Recommendation
 LEAST = 0.01
 """Two times count as equal, and a gain as nothing, if they differ by less than this fraction (0 to 1)."""
 A_RUN = "a run"
-"""The whole of which a saving per run is a part, if no trace tells the time of the run."""
+"""Name of the whole for savings per run, used if no trace states the time of the run."""
 NEGLIGIBLE = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 

@@ -19,12 +19,9 @@ def tunnel(port: int, token: str = "") -> str:
 _LEADING = Html(
     '<!doctype html>\n<meta charset="utf-8"><title>logparse</title>\n'
     '<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url=@address@">\n'
-    '<meta name="color-scheme" content="light dark">\n'
-    "<style>body { font: 1rem system-ui, sans-serif; margin: 2rem; }</style>\n"
-    '<div id="verdict"><strong>Reading the store …</strong></div>\n'
 )
 
 
 def leading_to(address: str) -> Html:
-    """Return an HTML page that redirects to an address at once. The browser shows its words until that page answers."""
+    """Return an HTML page that redirects to an address at once."""
     return fill_template(_LEADING, {"address": html_text(address)}, "@@")

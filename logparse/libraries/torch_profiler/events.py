@@ -226,6 +226,8 @@ class _Reader:
         A program begins such a step if it calls ``step()`` after its last iteration and then stops the profiler.
         """
         columns = self._columns
+        if len(self._steps) < 2:
+            return
         start, thread = _host_work(columns)
         for process in {process for process, _ in self._steps}:
             steps = sorted((begin, us, number) for (of, number), (begin, us) in self._steps.items() if of == process)

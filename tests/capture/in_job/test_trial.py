@@ -675,6 +675,17 @@ def test_units_of_one_thread_that_is_not_the_main_thread(run: Any) -> None:
     assert ran.tried.out == ran.plain.out
 
 
+def test_a_thread_that_is_over_does_not_share_the_model(run: Any) -> None:
+    """A job may warm up in a thread, and then train in the main thread."""
+    ran = run(
+        "thread = threading.Thread(target=step); thread.start(); thread.join()\n"
+        "for _ in range(120): step()\nprint(state())",
+        "channels_last",
+    )
+    assert [(x.ended, x.why) for x in ran.one.seen] == [("decided", "")]
+    assert ran.tried.out == ran.plain.out
+
+
 def test_another_thread_calls_the_model_during_the_trial(run: Any) -> None:
     ran = run(
         "from concurrent.futures import ThreadPoolExecutor as Pool\npool = Pool(1)\n"

@@ -219,8 +219,9 @@ class Trial:
 
     @property
     def _is_shared(self) -> bool:
-        """True if another thread than the present one has called the job's models."""
-        return any(x != threading.get_ident() for x in self._callers)
+        """True if another thread that still runs has called the job's models, because it may be within a call."""
+        running = set(sys._current_frames())
+        return any(x in running for x in self._callers if x != threading.get_ident())
 
     def _concerns(self, module: Any) -> bool:
         """Return True if a module is part of one of the job's models, or shares a parameter with one."""
