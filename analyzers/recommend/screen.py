@@ -23,12 +23,12 @@ from analyzers.recommend.todo import (
     Todo,
     change_text,
     granted,
+    hosts_text,
     kernels_text,
     mark,
     range_text,
     saving_texts,
     sum_text,
-    traced_text,
 )
 from analyzers.recommend.todo_from_actions import find_hidden_changes
 from analyzers.recommend.todo_order import name_order, name_unit
@@ -259,8 +259,6 @@ def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
     """Return the name of the column of savings, such as ``saves a step``."""
     unit = name_unit(todo)
     of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
-    if any(x.usual is not None for x in todo):
-        return f"saves{f' {of}' * (unit == 'step')} without the profiler"
     sums = {sum_text(x) for x in todo}
     if of == A_RUN and len(sums) == 1 and "" not in sums:
         return f"saves {sums.pop()}"
@@ -365,7 +363,7 @@ def _change(todo: Todo, number: int | None) -> str:
     """
     per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
     more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
-    where = filter(None, [range_text(todo), kernels_text(todo) or _target(todo), traced_text(todo), granted(todo)])
+    where = filter(None, [range_text(todo), kernels_text(todo) or hosts_text(todo) or _target(todo), granted(todo)])
     return "; ".join([f"{_name_change(todo)}{per}", *where]) + more
 
 

@@ -144,12 +144,12 @@ class Todo:
 
 
 def name_saving_unit(todo: Todo, word: str, whole: str) -> str:
-    """Return the words that follow a saving, such as ``a step`` or ``for the whole trace, without the profiler``."""
+    """Return the words that follow a saving, such as ``a step`` or ``for the whole trace``."""
     if todo.unit == "call":
         return f"a {of_calls(todo)}"
-    unit = f"a {word}" if todo.unit == "step" else f"{'for ' * whole.startswith(('the', 'all'))}{whole}"
-    summed = f" {sum_text(todo)}" if whole == A_RUN and sum_text(todo) else ""
-    return unit + summed + ", without the profiler" * (todo.usual is not None)
+    joined = "of " if todo.usual is not None else "for "
+    unit = f"a {word}" if todo.unit == "step" else f"{joined * whole.startswith(('the', 'all'))}{whole}"
+    return unit + (f" {sum_text(todo)}" if whole == A_RUN and sum_text(todo) else "")
 
 
 def sum_text(todo: Todo) -> str:
@@ -174,38 +174,51 @@ def gain(todo: Todo) -> str:
     """Write a gain as text: the time of a step (else of the GPU) before and after.
 
     * ``45.4 → 41.1 ms``: measured or simulated
-    * ``≈ 45.4 → 41.1 ms``: estimated. It is ``≈ 0 of 45.4 ms`` if nothing is saved without the profiler (``usual``).
+    * ``≈ 45.4 → 41.1 ms``: estimated
+    * ``saves ≈ 2 to 18.5 ms``: between the host of the trace and a faster one (``usual``)
     * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
     * ``up to 18.5 of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
     """
-    shown = todo.shown if todo.usual is None else todo.usual
-    if shown is None:
+    if todo.shown is None:
         return "unknown"
-    if todo.usual is None and (todo.at_most or todo.assumes):
-        return f"{mark(todo)}{join_times(todo.gained_us, 'of', shown.now_us)}"
-    nothing = todo.usual is not None and shown.saving_us < LEAST * shown.now_us
-    as_part = todo.at_most or todo.assumes or nothing or (todo.most_us is not None and todo.usual is None)
-    if todo.usual is not None and as_part:
-        (saved, now), unit = in_one_unit([todo.usual.saving_us, todo.usual.now_us])
-        return f"{mark(todo)}{saved} of ≈ {now} {unit}"
-    return saving_texts([todo])[0] if as_part else mark(todo) + _arrow(shown)
+    if todo.usual is not None:
+        return f"saves {saving_texts([todo])[0]}"
+    if todo.at_most or todo.assumes:
+        return f"{mark(todo)}{join_times(todo.gained_us, 'of', todo.shown.now_us)}"
+    return saving_texts([todo])[0] if todo.most_us is not None else mark(todo) + _arrow(todo.shown)
 
 
-def traced_text(todo: Todo) -> str:
-    """Write the gain with the host that the trace shows, if the shown gain is one without the profiler (``usual``).
+def share_text(todo: Todo) -> str:
+    """Write a saving that depends on the host (``usual``) as a part of the step: ``3 to 22%``. Else it is empty."""
+    if todo.usual is None or todo.shown is None:
+        return ""
+    least, most = sorted((1 - todo.usual.ratio, 1 - todo.shown.ratio))
+    texts = f"{least:.0%}", f"{most:.0%}"
+    if todo.at_most or texts[0] == texts[1]:
+        return f"{'up to ' * todo.at_most}{texts[1]}"
+    return f"{texts[0].rstrip('%')} to {texts[1]}"
 
-    For example ``32.4 → 31.4 ms if the profiler slowed nothing``. Empty if only one gain is known, or if both are
-    nothing or the same bound.
+
+def hosts_text(todo: Todo) -> str:
+    """Write a saving for each of two hosts, if it is unknown how much the profiler slowed the host (``usual``).
+
+    For example ``≈ 5.91 ms (26.3 → 20.4 ms) if the profiler halved the host's speed, as usually in other jobs, and
+    0.962 ms (32.4 → 31.4 ms) if it slowed nothing``. Empty if only one saving is known, or if both are nothing or the
+    same bound.
     """
     usual, shown = todo.usual, todo.shown
     if usual is None or shown is None:
         return ""
-    if not differs_if_traced(todo) and (todo.at_most or todo.gained_us < LEAST * usual.now_us):
+    alike = not differs_if_traced(todo)
+    if alike and (todo.at_most or todo.gained_us < LEAST * usual.now_us):
         return ""
-    bound = f"up to {join_times(todo.gained_us, 'of', shown.now_us)}"
-    as_much = "" if differs_if_traced(todo) else ", as much,"
-    return f"{bound if todo.at_most else _arrow(shown)}{as_much} if the profiler slowed nothing"
+    savings, unit = in_one_unit([max(x.saving_us, 0.0) for x in (usual, shown)])
+
+    bound = "up to " if todo.at_most else ""
+    halved = f"{bound or mark(todo)}{savings[0]} {unit} ({_arrow(usual)}) if the profiler halved the host's speed, as"
+    traced = "as much" if alike else f"{bound}{savings[1]} {unit}"
+    return f"{halved} usually in other jobs, and {traced} ({_arrow(shown)}) if it slowed nothing"
 
 
 def differs_if_traced(todo: Todo) -> bool:
@@ -220,12 +233,10 @@ def _arrow(gain: Gain) -> str:
 def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
     """Write the savings of several things to do, all in one unit of time, such as ``82.5 of 330 ms``.
 
-    Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving without the
-    profiler (``usual``) is a part of the time without the profiler. If the traced host makes a
-    difference, the saving with that host follows: ``≈ 5.91 ms (as traced: 0.962)``.
+    Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving that depends on
+    the host is a range, ``≈ 0.962 to 5.91 ms``. A bound is the larger one, ``up to 7 ms (probably 0.942)``.
     """
-    gains = [x.shown if x.usual is None else x.usual for x in todo]
-    times = [[] if gain is None else [*_ends(x), gain.now_us] for x, gain in zip(todo, gains, strict=True)]
+    times = [[] if x.shown is None else [*_ends(x), x.shown.now_us] for x in todo]
     numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
     left, out = iter(numbers), []
     for x, each in zip(todo, times, strict=True):
@@ -233,20 +244,23 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
             out.append("unknown")
             continue
         saved, other, now = (next(left) if us is not None else None for us in each)
-        # A saving without the profiler and one with the traced host are parts of different times.
-        of = f" of {'≈ ' * (x.usual is not None)}{now}" if with_whole and (x.usual is None or other is None) else ""
-        if other is not None and x.usual is not None:
-            out.append(f"{mark(x)}{saved} {unit} (as traced: {other})")
+        # With a faster host, the saving is a part of another time than with the traced host.
+        of = f" of {now}" if with_whole and x.usual is None else ""
+        if other is not None and x.usual is not None and x.at_most:
+            out.append(f"{mark(x)}{other} {unit} (probably {saved})")
         else:
             out.append(f"{mark(x)}{saved}{'' if other is None else f' to {other}'}{of} {unit}")
     return out
 
 
 def _ends(todo: Todo) -> tuple[float, float | None]:
-    """Return the saving, µs, and another one if it depends on the host: the most, or that with the traced host."""
+    """Return the saving, µs, and a larger one if it depends on the host. If a bound is larger, it is the only one."""
     if todo.usual is None:
         return todo.expected_us, todo.most_us
-    return todo.usual.saving_us, todo.gained_us if differs_if_traced(todo) else None
+    if not differs_if_traced(todo):
+        return todo.usual.saving_us, None
+    least, most = sorted((todo.usual.saving_us, todo.gained_us))
+    return (most, None) if todo.at_most and todo.usual.saving_us == most else (least, most)
 
 
 def mark(todo: Todo) -> str:
@@ -295,13 +309,12 @@ def kernels_text(todo: Todo) -> str:
     # The text is shown together with the step's time. If the step gains much less than its kernels, the text says how
     # much, and what the step waits for.
     but = ""
-    if todo.usual is not None and todo.saving_us - todo.usual.saving_us >= LEAST * todo.usual.now_us:
-        (gained, saved), unit = in_one_unit([max(todo.usual.saving_us, 0.0), todo.saving_us])
-        but = f" (−{saved} {unit}, of which the job gains ≈ {gained} {unit})"
-    elif todo.usual is None and todo.most_us is not None:
+    if todo.usual is not None:
+        but = f" (−{duration(todo.saving_us)}), of which the job gains {gains}" if (gains := hosts_text(todo)) else ""
+    elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"
-    elif todo.usual is None and todo.slowed_by:
+    elif todo.slowed_by:
         (gained, saved), unit = in_one_unit([todo.gained_us, todo.saving_us])
         most = "at most " if todo.at_most else ""
         gains = f"{most}{gained} {unit}" if todo.gained_us > 0 else "nothing"
@@ -311,18 +324,16 @@ def kernels_text(todo: Todo) -> str:
 
 def granted(todo: Todo) -> str:
     """Write what an estimate takes for granted as text: ``assumes that 50% of the roofline is reached``."""
-    host = "the host is twice as fast without the profiler" if todo.usual is not None and not todo.at_most else ""
-    taken = " and that ".join(filter(None, [todo.rests_on, host]))
-    return f"assumes that {taken}" if taken else ""
+    return f"assumes that {todo.rests_on}" if todo.rests_on else ""
 
 
 def basis(todo: Todo) -> str:
     """Write what a saving rests on as text. Empty if there is nothing to say.
 
-    It has the range of the saving, how much of the kernels' saving arrives in a step, the gain with the traced host,
-    and what an estimate assumes.
+    It has the range of the saving, how much of the kernels' saving arrives in a step, the saving with each of two
+    hosts, and what an estimate assumes.
     """
-    return "; ".join(filter(None, [range_text(todo), kernels_text(todo), traced_text(todo), granted(todo)]))
+    return "; ".join(filter(None, [range_text(todo), kernels_text(todo) or hosts_text(todo), granted(todo)]))
 
 
 def range_text(todo: Todo) -> str:

@@ -15,7 +15,7 @@ from analyzers.recommend.apply_module import choose_default_changes
 from analyzers.recommend.files_action import OVERRIDES, USER_FIND_DB
 from analyzers.recommend.limit import DATA, add_usual, as_traced, describe_limit, name_limit, name_next_limit
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, Unit, differs_if_traced, expected_text, gain, name_saving_unit, traced_text
+from analyzers.recommend.todo import Todo, Unit, expected_text, gain, name_saving_unit, share_text
 from analyzers.recommend.todo_from_actions import find_hidden_changes, list_actions, with_combination
 from analyzers.recommend.todo_from_findings import list_findings, list_remarks
 from analyzers.recommend.todo_order import is_hidden, rank
@@ -205,15 +205,13 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
         more = f"; then, larger but less sure: {larger.title}, {expected_text(larger)}{because}"
         told = told or bool(why)
     more_of_kernels = "its kernels save more, but " if first.slowed_by and first.most_us is None else ""
-    in_trace = "in the trace " if first.most_us is not None or first.usual is not None else ""
-    ends = "" if told else f"; {more_of_kernels}{in_trace}{limit} is the limit"
-    if traced := traced_text(first):
-        ends = f"; {traced}" + (f", because {limit} is the limit then" if not told and differs_if_traced(first) else "")
+    in_trace = "in the trace " if first.most_us is not None else ""
+    ends = "" if told or first.usual is not None else f"; {more_of_kernels}{in_trace}{limit} is the limit"
     each = name_saving_unit(first, found.word, whole_of(found))
     whole = _is_whole(shown.now_us, first, found) and not first.assumes
-    ratio = shown.ratio if first.usual is None else first.usual.ratio
-    has_share = whole and (first.most_us is None or first.usual is not None) and round(1 - ratio, 2) > 0
-    share = f" ({signed_percent(ratio - 1, digits=0)})" if has_share else ""
+    has_share = whole and first.most_us is None and round(1 - shown.ratio, 2) > 0
+    part = "" if first.at_most else share_text(first)
+    share = f" ({part or signed_percent(shown.ratio - 1, digits=0)})" if part or has_share else ""
     sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
     # A time of the calls alone looks like the time of the whole run.

@@ -17,7 +17,7 @@ from analyzers.recommend import apply_script, next_commands
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.override_files import make_files, names_of_scripts, targets
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts
+from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts, share_text
 from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import NOTHING_WORTH_DOING, gains_text, verdict
@@ -101,7 +101,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         title=todo.title,
         detail=detail if detail not in changes else "",
         saves=saving_texts([todo], with_whole=False)[0],
-        gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}",
+        gain=_gain(todo, per),
         evidence=todo.certainty,
         changes=changes,
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
@@ -110,6 +110,13 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
+
+
+def _gain(todo: Todo, per: str) -> str:
+    """Write the time before and after. If the saving depends on the host, it is a part: ``of the trace (3 to 22%)``."""
+    if todo.gain is None:
+        return gain(todo)
+    return f"{gain(todo)} {per}" if todo.usual is None else f"{per} ({share_text(todo)})"
 
 
 def _settle(todo: Todo) -> str:
