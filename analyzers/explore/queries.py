@@ -134,7 +134,7 @@ ABOUT: Mapping[str, str] = {
     "label": "A GEMM or a convolution with all its sizes.",
     "saving_us": "Calls × (now − then): what its kernels alone could save. ≈ estimates a kernel that is faster than "
     "the best known one. Empty means unknown. A step that waits for something else gains less.",
-    "total_us": "Calls × time of a call.",
+    "total_us": "Calls × time of a call. ≥: as in the time of a call.",
     "calls": "How often the logs or traces count it.",
     "time_us": "Time of a call as it runs now. ≥: no log names the solution that ran, and this is the time of the best "
     "known one. The solution that ran takes at least this time if it is among the timed ones.",

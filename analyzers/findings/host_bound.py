@@ -187,7 +187,7 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
     little = "" if time.profiled else f": less GPU time may not make the {time.word} faster"
     profiled, of = "", "time"
     if time.profiled:
-        of = "traced time"
+        of = "time with the profiler"
         timed = f"time a {time.word} without the profiler first (`logparse capture --trace` does this)"
         timed = (
             "name the function whose calls are timed without the profiler (`logparse capture --unit`)"

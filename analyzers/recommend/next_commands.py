@@ -20,6 +20,11 @@ def confirm(store: str | None, run: str) -> Shell:
     return command_line(store, "replay", "--run", run)
 
 
+def confirm_files(store: str | None, run: str) -> str:
+    """Return the commands that confirm the listed solutions, and then write the files of the confirmed ones."""
+    return f"{confirm(store, run)} && {command_line(store, 'recommend', '--run', run)}"
+
+
 def check_files(store: str | None, run: str, folder: str) -> str:
     """Return the command that runs the job with override files, and verifies that its libraries use them.
 
@@ -30,10 +35,12 @@ def check_files(store: str | None, run: str, folder: str) -> str:
 
 def explain_check(run: str, *, traced: bool) -> str:
     """Explain the command of ``check_files``. ``traced``: the run without the files has a trace."""
-    named = f"run {make_printable(run)}"
-    untimed = f"no times are compared, because {named} has no trace (capture --trace 2)"
-    times = f"the times are compared with {named}" if traced else untimed
-    return f"the proof is that the libraries use the files; {times}"
+    if traced:
+        return f"the proof: the libraries use the files; the times are compared with run {make_printable(run)}"
+    return (
+        "the proof: the libraries use the files. To compare times too, trace the job first: "
+        "`logparse capture --trace 2 --run timed -- JOB`, then `--verify timed`"
+    )
 
 
 EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"

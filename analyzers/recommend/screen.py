@@ -46,6 +46,7 @@ from logparse.text import (
     LINES,
     cut_to_width,
     duration,
+    join_times,
     make_printable,
     pluralize,
     short_path,
@@ -339,7 +340,7 @@ def _row_lines(found: Recommendation, todo: Todo, room: int, most: int) -> list[
 
 
 def _format_row(row: Finding, todo: Todo, steps: float) -> tuple[str, str]:
-    """Return the saving of one operator, and times of its calls: ``91.8 ms``, `` (18 calls of 5.37 ms → 273 µs)``.
+    """Return the saving of one operator, and its calls: ``91.8 of 96.7 ms``, `` (18 calls of 5.37 ms → 273 µs)``.
 
     An expected time has words that say whose time it is, such as ``273 µs, the time of its B``.
     The second text is empty for a single call, and if no whole number of calls is known for a step or run.
@@ -351,9 +352,8 @@ def _format_row(row: Finding, todo: Todo, steps: float) -> tuple[str, str]:
         whose = f", {row.evidence.details[THEN]}" if THEN in row.evidence.details else ""
         now = " ".join(filter(None, [duration(each.now_us), str(row.evidence.details.get(NOW, ""))]))
         how = f" ({pluralize(int(calls), 'call')} of {now} → {duration(each.then_us)}{whose})"
-    else:
-        how = ""
-    return f"{mark(todo)}{duration(row.saving_us / steps)}", how
+        return f"{mark(todo)}{join_times(row.saving_us / steps, 'of', each.now_us * calls)}", how
+    return f"{mark(todo)}{duration(row.saving_us / steps)}", ""
 
 
 def _change(todo: Todo, number: int | None) -> str:
@@ -424,7 +424,8 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if timed_again:
         label = next_commands.CONFIRM if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"
         of_label = [x for x in timed_again if isinstance(x.remedy, UseRows)] or timed_again
-        yield _Command(label, next_commands.confirm(written.store, found.run), numbers_of(of_label))
+        again = next_commands.confirm_files if label == next_commands.CONFIRM else next_commands.confirm
+        yield _Command(label, again(written.store, found.run), numbers_of(of_label))
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
         rows = pluralize(sum(len(x.sizes) for x in written_rungs), "row")

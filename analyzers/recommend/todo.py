@@ -175,7 +175,7 @@ def gain(todo: Todo) -> str:
 
     * ``45.4 → 41.1 ms``: measured or simulated
     * ``≈ 45.4 → 41.1 ms``: estimated
-    * ``saves ≈ 2 to 18.5 ms``: between the host of the trace and a faster one (``usual``)
+    * ``saves probably ≈ 18.5 ms (at least 2)``: with a faster host than that of the trace (``usual``)
     * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
     * ``up to 18.5 of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
@@ -189,36 +189,37 @@ def gain(todo: Todo) -> str:
     return saving_texts([todo])[0] if todo.most_us is not None else mark(todo) + _arrow(todo.shown)
 
 
-def share_text(todo: Todo) -> str:
-    """Write a saving that depends on the host (``usual``) as a part of the step: ``3 to 22%``. Else it is empty."""
-    if todo.usual is None or todo.shown is None:
-        return ""
-    least, most = sorted((1 - todo.usual.ratio, 1 - todo.shown.ratio))
-    texts = f"{least:.0%}", f"{most:.0%}"
-    if todo.at_most or texts[0] == texts[1]:
-        return f"{'up to ' * todo.at_most}{texts[1]}"
-    return f"{texts[0].rstrip('%')} to {texts[1]}"
+def usual_text(todo: Todo, each: str) -> str:
+    """Write a saving that depends on the host (``usual``), with percentages. ``each``: its unit, such as ``a step``.
 
-
-def hosts_text(todo: Todo) -> str:
-    """Write a saving for each of two hosts, if it is unknown how much the profiler slowed the host (``usual``).
-
-    For example ``≈ 5.91 ms (26.3 → 20.4 ms) if the profiler halved the host's speed, as usually in other jobs, and
-    0.962 ms (32.4 → 31.4 ms) if it slowed nothing``. Empty if only one saving is known, or if both are nothing or the
-    same bound.
+    For example ``saves probably ≈ 5.91 ms of the whole trace (22%), at least 0.962 (3%)``. Else it is empty.
     """
     usual, shown = todo.usual, todo.shown
     if usual is None or shown is None:
         return ""
-    alike = not differs_if_traced(todo)
-    if alike and (todo.at_most or todo.gained_us < LEAST * usual.now_us):
-        return ""
-    savings, unit = in_one_unit([max(x.saving_us, 0.0) for x in (usual, shown)])
+    (saved, other), unit = in_one_unit([max(x.saving_us, 0.0) for x in (usual, shown)])
+    shares = [f" ({share:.0%})" if round(share := 1 - x.ratio, 2) > 0 else "" for x in (usual, shown)]
+    out = f"saves {probably(todo)}{saved} {unit} {each}{shares[0]}"
+    return f"{out}, {_other_end(todo)} {other}{shares[1]}" if differs_if_traced(todo) else out
 
-    bound = "up to " if todo.at_most else ""
-    halved = f"{bound or mark(todo)}{savings[0]} {unit} ({_arrow(usual)}) if the profiler halved the host's speed, as"
-    traced = "as much" if alike else f"{bound}{savings[1]} {unit}"
-    return f"{halved} usually in other jobs, and {traced} ({_arrow(shown)}) if it slowed nothing"
+
+def hosts_text(todo: Todo) -> str:
+    """Write the time before and after for each of two hosts, if a saving depends on the host (``usual``).
+
+    For example ``probably ≈ 26.3 → 20.4 ms without the profiler, 32.4 → 31.4 ms if it did not slow the host``. Empty if
+    only one saving is known, or if both are nothing or the same bound.
+    """
+    usual, shown = todo.usual, todo.shown
+    if usual is None or shown is None:
+        return ""
+    if not differs_if_traced(todo) and (todo.at_most or todo.gained_us < LEAST * usual.now_us):
+        return ""
+    if todo.at_most:  # A bound has no arrow, because the time afterwards is only the shortest possible one.
+        (least, now, most, traced), unit = in_one_unit([usual.saving_us, usual.now_us, todo.gained_us, shown.now_us])
+        texts = f"≤ {least} of ≈ {now} {unit}", f"≤ {most} of {traced} {unit}"
+    else:
+        texts = f"≈ {_arrow(usual)}", _arrow(shown)
+    return f"probably {texts[0]} without the profiler, {texts[1]} if it did not slow the host"
 
 
 def differs_if_traced(todo: Todo) -> bool:
@@ -234,7 +235,7 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
     """Write the savings of several things to do, all in one unit of time, such as ``82.5 of 330 ms``.
 
     Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving that depends on
-    the host is a range, ``≈ 0.962 to 5.91 ms``. A bound is the larger one, ``up to 7 ms (probably 0.942)``.
+    the host (``usual``) has the other one beside it: ``probably ≈ 5.91 ms (at least 0.962)``.
     """
     times = [[] if x.shown is None else [*_ends(x), x.shown.now_us] for x in todo]
     numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
@@ -246,21 +247,30 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
         saved, other, now = (next(left) if us is not None else None for us in each)
         # With a faster host, the saving is a part of another time than with the traced host.
         of = f" of {now}" if with_whole and x.usual is None else ""
-        if other is not None and x.usual is not None and x.at_most:
-            out.append(f"{mark(x)}{other} {unit} (probably {saved})")
+        if other is not None and x.usual is not None:
+            out.append(f"{probably(x)}{saved} {unit} ({_other_end(x)} {other})")
         else:
             out.append(f"{mark(x)}{saved}{'' if other is None else f' to {other}'}{of} {unit}")
     return out
 
 
 def _ends(todo: Todo) -> tuple[float, float | None]:
-    """Return the saving, µs, and a larger one if it depends on the host. If a bound is larger, it is the only one."""
+    """Return the saving, µs, and another one if it depends on the host: the most, or that with the traced host."""
     if todo.usual is None:
         return todo.expected_us, todo.most_us
+    return todo.usual.saving_us, todo.gained_us if differs_if_traced(todo) else None
+
+
+def probably(todo: Todo) -> str:
+    """Return the words before a saving that depends on the host (``usual``): ``probably ≈ ``, ``probably ≤ ``."""
     if not differs_if_traced(todo):
-        return todo.usual.saving_us, None
-    least, most = sorted((todo.usual.saving_us, todo.gained_us))
-    return (most, None) if todo.at_most and todo.usual.saving_us == most else (least, most)
+        return mark(todo)
+    return "probably ≤ " if todo.at_most else "probably ≈ "
+
+
+def _other_end(todo: Todo) -> str:
+    """Return the words between a probable saving and the one with the host of the trace: ``at least``, ``at most``."""
+    return "at least" if todo.gained_us < todo.expected_us else "at most"
 
 
 def mark(todo: Todo) -> str:
@@ -274,11 +284,6 @@ def mark(todo: Todo) -> str:
         return "0 or "
     simulated = todo.most_us is not None or todo.usual is not None
     return "≈ " if simulated or todo.sureness == "estimated" else ""
-
-
-def expected_text(todo: Todo) -> str:
-    """Write how much time is expected to be saved, such as ``≈ 6 ms`` or ``up to 8.5 ms``."""
-    return f"{mark(todo)}{duration(todo.expected_us)}"
 
 
 def interval_text(todo: Todo) -> str:
@@ -310,7 +315,7 @@ def kernels_text(todo: Todo) -> str:
     # much, and what the step waits for.
     but = ""
     if todo.usual is not None:
-        but = f" (−{duration(todo.saving_us)}), of which the job gains {gains}" if (gains := hosts_text(todo)) else ""
+        but = f" (−{duration(todo.saving_us)}), the job {gains}" if (gains := hosts_text(todo)) else ""
     elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"

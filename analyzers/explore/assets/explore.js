@@ -327,7 +327,7 @@
     const size = Math.abs(us), [unit, scale] = size < 999.5 ? ['µs', 1] : size < 999.5e3 ? ['ms', 1e3] : size < 6e8 ? ['s', 1e6] : ['min', 6e7];
     return `${+(us / scale).toPrecision(3)} ${unit}`;
   };
-  const AT_LEAST = new Set(['time_us', 'w_us']);  // lower bounds if no log names the solution that ran
+  const AT_LEAST = new Set(['time_us', 'w_us', 'total_us', 'w_total_us']);  // lower bounds if no log names the solution that ran
   const cell = (row, { name, kind, each }) => {
     const value = row[name];
     if (value === null || value === undefined) return '';

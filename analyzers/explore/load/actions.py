@@ -17,7 +17,7 @@ from analyzers.recommend import apply_script, next_commands
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.override_files import make_files, names_of_scripts, targets
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts, share_text
+from analyzers.recommend.todo import Todo, basis, change_text, gain, saving_texts
 from analyzers.recommend.todo_order import name_order
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import NOTHING_WORTH_DOING, gains_text, verdict
@@ -95,13 +95,14 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     labels = {label for label, _ in commands}
     note = [next_commands.explain_check(recommendation.run, traced=traced)] if next_commands.CHECK in labels else []
     note += ["until confirm has run, on the GPU, the saving may be 0"] if next_commands.CONFIRM in labels else []
-    note += ["again lists the found solutions as rows, to check and apply"] if next_commands.SEARCH in labels else []
+    found_in = f"run {recommendation.run}-search"
+    note += [f"write again adds the rows that {found_in} found"] if next_commands.SEARCH in labels else []
     return Card(
         name=todo.name,
         title=todo.title,
         detail=detail if detail not in changes else "",
         saves=saving_texts([todo], with_whole=False)[0],
-        gain=_gain(todo, per),
+        gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}" if todo.usual is None else per,
         evidence=todo.certainty,
         changes=changes,
         files=isinstance(todo.remedy, UseRows | Search) or any(map(has_lines, results)),
@@ -110,13 +111,6 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
         mark=_MARKS.get(waits or "", ""),
         basis=basis(todo),
     )
-
-
-def _gain(todo: Todo, per: str) -> str:
-    """Write the time before and after. If the saving depends on the host, it is a part: ``of the trace (3 to 22%)``."""
-    if todo.gain is None:
-        return gain(todo)
-    return f"{gain(todo)} {per}" if todo.usual is None else f"{per} ({share_text(todo)})"
 
 
 def _settle(todo: Todo) -> str:
@@ -168,7 +162,8 @@ def _list_commands(
         search = f'for S in {places}; do (cd "${{S%/*}}" && sh "${{S##*/}}"); done'
         # The last command lists the rows that use what the search has found.
         ingest = next_commands.ingest_found(store, run, f"{folder}/*", scripts)
-        return ("write", write), (next_commands.SEARCH, search), ("ingest", ingest), ("again", write)
+        found_rows = ("write", write), (next_commands.SEARCH, search), ("ingest", ingest), ("write again", write)
+        return *found_rows, (next_commands.CHECK, next_commands.check_files(store, run, folder))
     if results and all(map(has_lines, results)):
         made = "; ".join(map(calls, results))
         program = f"PYTHONPATH={folder} python YOUR_PROGRAM"
@@ -217,11 +212,11 @@ def time_split(found: Recommendation) -> TimeSplit | None:
     if not of.split:
         return None
     steps = (found.gpu_time.steps if found.gpu_time is not None else None) or 0.0
-    mean = f" (mean of {steps:,.0f})" if steps > 1 else ""
+    mean = f", mean of {steps:,.0f}" if steps > 1 else ""
     by_step = of.unit == "step"
     stepped = found.gpu_time.optimizer_steps if found.gpu_time is not None else 0
-    marked = f" (an optimizer stepped {pluralize(stepped, 'time')})" if stepped else ""
-    named = f"A {of.word}{of.profiled}{mean}" if by_step else f"{capitalize_first(of.whole)}{of.profiled}{marked}"
+    marked = f", {pluralize(stepped, 'optimizer step')}" if stepped else ""
+    named = f"A {of.word}{mean}{of.profiled}" if by_step else f"{capitalize_first(of.whole)}{marked}{of.profiled}"
     return TimeSplit(named, tuple((x.name, x.us) for x in of.split), steps if by_step and steps > 1 else 0.0)
 
 

@@ -20,7 +20,7 @@ from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import kind_of_work
 from analyzers.explore.load.beside import later_first
-from analyzers.explore.load.job import Card, Command, PageVerdict, TimeSplit
+from analyzers.explore.load.job import Calls, Card, Command, PageVerdict, TimeSplit
 from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import (
@@ -192,6 +192,12 @@ def _of_both_picks(totals: pd.Series) -> str:
     return f"{duration(old)} → {duration(new)} ({signed_percent(new / old - 1)})"
 
 
+def _logged(calls: Sequence[Calls], there: str) -> str:
+    """Say how many processes both runs logged, if this run logged another number than the run ``there``."""
+    other = next(((mine, theirs) for *_, theirs, mine in calls if mine and theirs and mine != theirs), None)
+    return "" if other is None else f", which logged {pluralize(other[0], 'process')} ({there}: {other[1]:,})"
+
+
 def offer_comparisons(known: Sequence[str], run: str, chosen: Selection, alike: Collection[str] = ()) -> list[object]:
     """Return links to the comparisons of the shown run with each other run, the latest first.
 
@@ -244,7 +250,8 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series | None) -> li
         file = make_printable(files[0]) if len(files) == 1 else "one file"
         made.append(
             html.p(
-                f"The kernels alone, timed in a benchmark: {_of_both_picks(totals)} at the calls of {here}. {file} has "
+                f"The kernels alone, timed in a benchmark: {_of_both_picks(totals)} at the calls of "
+                f"{here}{_logged(known.calls, there)}. {file} has "
                 f"these times of both picks, for {which}. The two runs themselves were not timed."
             )
         )

@@ -94,8 +94,8 @@ def test_the_time_of_traces_is_split_as_recommend_splits_it() -> None:
     split = time_split(found)
     assert split is not None
     assert split.parts == (("convolutions", 35.0), ("exposed communication", 15.0), ("idle", 10.0))
-    assert split.title == "A step (mean of 2)"
-    assert (time_split(replace(found, word="request")) or split).title == "A request (mean of 2)"
+    assert split.title == "A step, mean of 2"
+    assert (time_split(replace(found, word="request")) or split).title == "A request, mean of 2"
     whole = replace(found, gpu_time=replace(TIME, steps=None))
     assert (time_split(whole) or split).title == "The whole trace", "as the terminal names it"
     assert time_split(replace(found, gpu_time=None)) is None
@@ -114,12 +114,18 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
         next_commands.CHECK,
         next_commands.APPLY,
     ]
-    assert [label for label, _ in search.commands] == ["write", next_commands.SEARCH, "ingest", "again"]
+    assert [label for label, _ in search.commands] == [
+        "write",
+        next_commands.SEARCH,
+        "ingest",
+        "write again",
+        next_commands.CHECK,
+    ]
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for S in overrides-r/*/tune_miopen.sh")
     assert search.lines[2].startswith("logparse ingest --store S --run r-search overrides-r/*/"), "the results are read"
     assert re.search(r"overrides-\w+/\*/miopen-tuning-db/\*\.ufdb\.txt", search.lines[2])
-    assert search.lines[3:] == (write,), "and becomes rows"
+    assert search.lines[3:] == (write, check), "and becomes rows"
     unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.gain is None]
     assert all(x.saves == "unknown" for x in unknown)
 

@@ -26,7 +26,7 @@ def planted() -> Tables:
 def test_a_gpu_that_waits() -> None:
     [found] = host_bound.find(planted(), Settings())
     assert found.message == (
-        "the GPU runs kernels in 54.0% of the traced time (270 µs of 500 µs per step) and is idle in the "
+        "the GPU runs kernels in 54.0% of the time with the profiler (270 µs of 500 µs per step) and is idle in the "
         "rest. 25 kernels per step take 10.8 µs each on average. The "
         "profiler slows the host: time a step without the profiler first (`logparse capture --trace` does this)."
     )

@@ -52,7 +52,7 @@ def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
     assert parts[-1] == ("idle", 193)
     limit, *remarks = analysis.lines
     assert limit.startswith("the host limits a step; a host twice as fast saves 131 of 450 µs (29%)")
-    assert any(x.startswith("the GPU runs kernels in 63.2% of the traced time") for x in remarks)
+    assert any(x.startswith("the GPU runs kernels in 63.2% of the time with the profiler") for x in remarks)
 
 
 def figures(found: Recommendation) -> dict[str, Any]:
@@ -102,7 +102,10 @@ def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
     found = recommend_for(CORPUS / "nvidia/convnext_tiny.trace.json.gz", tmp_path)
     assert figures(found)["busy"] == 0.12
     text = report(found, [])
-    assert "* host-bound: the GPU runs kernels in 11.9% of the traced time (5.84 ms of 48.9 ms per step)" in text
+    assert (
+        "* host-bound: the GPU runs kernels in 11.9% of the time with the profiler (5.84 ms of 48.9 ms per step)"
+        in text
+    )
     assert re.search(r"^\* idle +43\.1 ms +88\.1%$", text, re.MULTILINE)
 
 
