@@ -8,7 +8,7 @@ Transposes of convolutions that are in NHWC already are left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -60,9 +60,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     ]
 
 
-def transposed(tables: Tables) -> Sequence[str]:
-    """Return the texts of all convolutions in NCHW whose calls transpose tensors, sorted."""
-    return sorted(map(str, _keep_transposes(_in_traces(tables))["problem"].unique()))
+def transposed(tables: Tables) -> Mapping[str, float]:
+    """Map the text of each convolution in NCHW whose calls transpose tensors to the time of its transposes, µs."""
+    sums = _keep_transposes(_in_traces(tables)).groupby("problem")["total_us"].sum()
+    return {str(text): float(us) for text, us in sums.sort_index().items()}
 
 
 def _in_traces(tables: Tables) -> pd.DataFrame:

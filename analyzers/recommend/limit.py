@@ -100,7 +100,7 @@ def _tell_usual(usual: Gain, as_traced: Gain) -> str:
     return (
         f"{begins} {saved} of ≈ {now} {unit} ({share:.0%}), but at most "
         f"{join_times(as_traced.saving_us, 'of', as_traced.now_us)} ({share_of_trace:.0%}) if the profiler did not "
-        f"slow the host. {SLOWED}; `capture --trace 2 -- JOB` measures it in yours"
+        f"slow the host. {SLOWED} (here taken as 2); `capture --trace 2 -- JOB` measures it"
     )
 
 

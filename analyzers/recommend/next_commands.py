@@ -12,6 +12,7 @@ from logparse.quoting import Shell, make_printable, shell_word
 from logparse.store import command_line, new_label
 
 CONFIRM, CHECK, APPLY, SEARCH = "confirm (advised)", "apply, prove (once)", "apply (later runs)", "search (hours)"
+TIME = "or time both (once)"
 """Labels of commands, which also say when to run them."""
 
 
@@ -33,14 +34,20 @@ def check_files(store: str | None, run: str, folder: str) -> str:
     return f"{command_line(store, 'run')} --with {folder} --verify {shell_word(run)} -- JOB"
 
 
+def time_files(store: str | None, runs: Iterable[str], folder: str) -> str:
+    """Return the commands that trace the job without and with override files, prove their use and compare the times.
+
+    * ``runs``: all stored runs. The new runs get other names. ``folder``: as in ``check_files``.
+    """
+    timed = new_label("timed", runs)
+    traced = command_line(store, "capture", "--trace", "2", "--run", timed)
+    return f"{traced} -- JOB && {check_files(store, timed, folder)}"
+
+
 def explain_check(run: str, *, traced: bool) -> str:
     """Explain the command of ``check_files``. ``traced``: the run without the files has a trace."""
-    if traced:
-        return f"the proof: the libraries use the files; the times are compared with run {make_printable(run)}"
-    return (
-        "the proof: the libraries use the files. To compare times too, trace the job first: "
-        "`logparse capture --trace 2 --run timed -- JOB`, then `--verify timed`"
-    )
+    times = f"times are compared with run {make_printable(run)}" if traced else "time: steps are compared too"
+    return f"prove: the libraries use the files; {times}"
 
 
 EXPLAIN_CHECK = "after apply, check runs it with logs, proves that the changes are in use, and compares the times"

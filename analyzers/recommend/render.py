@@ -19,7 +19,7 @@ from analyzers.recommend.apply_module import calls
 from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import Judgement
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.todo import Todo
+from analyzers.recommend.todo import Todo, differs_if_traced
 from analyzers.recommend.whole import kind_name
 from logparse.model import Finding, Gain
 from logparse.output.terminal import Block
@@ -142,7 +142,8 @@ def explain_todo(recommendation: Recommendation, todo: Todo) -> list[str | Block
         if x.problem is not None and x not in untimed
     ]
     table += [*reasons[:_SOME], *([f"and {len(reasons) - _SOME:,} more: see the report"] * (len(reasons) > _SOME))]
-    said = [f"{x.analyzer}: {x.message}" for x in remarks]
+    unsure = " with the profiler, probably less without it" if todo.waits and differs_if_traced(todo) else ""
+    said = [f"{x.analyzer}{unsure}: {x.message}" for x in remarks]
     said += [f"{x.problem.label if x.problem else x.analyzer}: {x.message}" for x in untimed[:_SOME]]
     said += [f"and {pluralize(len(untimed) - _SOME, 'more problem')}: see the report"] * (len(untimed) > _SOME)
     advised = dict.fromkeys(f"→ {x.advice}" for x in (*remarks, *findings) if x.advice)

@@ -20,8 +20,10 @@ from analyzers.recommend import apply_module, apply_script, documents, next_comm
 from analyzers.recommend.override_files import names_of_scripts
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import (
+    PROBABLY,
     Todo,
     change_text,
+    differs_if_traced,
     granted,
     hosts_text,
     kernels_text,
@@ -43,7 +45,6 @@ from logparse.store import command_line
 from logparse.store.settling import settling
 from logparse.text import (
     COLUMNS,
-    LINES,
     cut_to_width,
     duration,
     join_times,
@@ -55,6 +56,8 @@ from logparse.text import (
 
 _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not written: "
 _JOB = "your command"
+LINES = 21
+"""Largest number of lines of the answer. With two remarks below it, it fits a terminal of 24 lines."""
 _LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
 
 
@@ -257,13 +260,16 @@ def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bo
 
 
 def _name_saving_column(todo: Sequence[Todo], conclusion: Verdict) -> str:
-    """Return the name of the column of savings, such as ``saves a step``."""
+    """Return the name of the column of savings, such as ``saves a step`` or ``saves a step, probably``."""
     unit = name_unit(todo)
+    perhaps = f", {PROBABLY.strip()}" if any(map(differs_if_traced, todo)) else ""
     of = f"a {conclusion.word}" if unit == "step" else "a call" if unit == "call" else conclusion.whole
     sums = {sum_text(x) for x in todo}
     if of == A_RUN and len(sums) == 1 and "" not in sums:
         return f"saves {sums.pop()}"
-    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of}"
+    if perhaps and not of.startswith("a "):
+        return f"saves{perhaps}"
+    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of}{perhaps}"
 
 
 def format_savings(todo: Sequence[Todo]) -> list[str]:
@@ -442,6 +448,8 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
     if read:
         yield _Command(next_commands.CHECK, next_commands.check_files(written.store, found.run, here), applied)
+        if found.gpu_time is None:
+            yield _Command(next_commands.TIME, next_commands.time_files(written.store, written.runs, here), applied)
     if (folders[1:] or apply_script.NAME in names) and UseRows in listed:
         label = next_commands.APPLY if read else "apply"
         yield _Command(label, f"{command_line(None, 'run', '--with')} {here} -- JOB", applied)

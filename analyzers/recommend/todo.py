@@ -20,6 +20,7 @@ from logparse.model import UPPER_BOUND, ChangeProgram, Gain, Remedy, Sureness
 from logparse.text import duration, in_one_unit, join_times
 
 Unit: TypeAlias = Literal["step", "run", "call"]
+PROBABLY = "probably "
 NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 UNSETTLED = "if not in use yet"
 """The certainty of a saving by a user find-db that the job may read already."""
@@ -175,7 +176,7 @@ def gain(todo: Todo) -> str:
 
     * ``45.4 → 41.1 ms``: measured or simulated
     * ``≈ 45.4 → 41.1 ms``: estimated
-    * ``saves probably ≈ 18.5 ms (at least 2)``: with a faster host than that of the trace (``usual``)
+    * ``saves probably ≈ 18.5 ms (or 2)``: with a faster host than that of the trace (``usual``), or with that one
     * ``≈ 2 to 18.5 of 45.4 ms``: between two estimates (``most_us``)
     * ``up to 18.5 of 45.4 ms``: a bound, not measured
     * ``0 or 18.5 of 45.4 ms``: measured, if a condition holds
@@ -183,7 +184,7 @@ def gain(todo: Todo) -> str:
     if todo.shown is None:
         return "unknown"
     if todo.usual is not None:
-        return f"saves {saving_texts([todo])[0]}"
+        return f"saves {saving_texts([todo], alone=True)[0]}"
     if todo.at_most or todo.assumes:
         return f"{mark(todo)}{join_times(todo.gained_us, 'of', todo.shown.now_us)}"
     return saving_texts([todo])[0] if todo.most_us is not None else mark(todo) + _arrow(todo.shown)
@@ -192,15 +193,20 @@ def gain(todo: Todo) -> str:
 def usual_text(todo: Todo, each: str) -> str:
     """Write a saving that depends on the host (``usual``), with percentages. ``each``: its unit, such as ``a step``.
 
-    For example ``saves probably ≈ 5.91 ms of the whole trace (22%), at least 0.962 (3%)``. Else it is empty.
+    For example ``saves probably ≈ 5.91 of ≈ 26.3 ms (22%), or 0.962 of 32.4 ms (3%) if the profiler did not slow the
+    host``. Else it is empty.
     """
     usual, shown = todo.usual, todo.shown
     if usual is None or shown is None:
         return ""
-    (saved, other), unit = in_one_unit([max(x.saving_us, 0.0) for x in (usual, shown)])
+    (saved, now, other, traced), unit = in_one_unit(
+        [max(usual.saving_us, 0.0), usual.now_us, max(shown.saving_us, 0.0), shown.now_us]
+    )
     shares = [f" ({share:.0%})" if round(share := 1 - x.ratio, 2) > 0 else "" for x in (usual, shown)]
-    out = f"saves {probably(todo)}{saved} {unit} {each}{shares[0]}"
-    return f"{out}, {_other_end(todo)} {other}{shares[1]}" if differs_if_traced(todo) else out
+    out = f"saves {_probably(todo)}{saved} of ≈ {now} {unit} {each}".rstrip() + shares[0]
+    if not differs_if_traced(todo):
+        return out
+    return f"{out}, or {'≤ ' * todo.at_most}{other} of {traced} {unit}{shares[1]} if the profiler did not slow the host"
 
 
 def hosts_text(todo: Todo) -> str:
@@ -223,19 +229,26 @@ def hosts_text(todo: Todo) -> str:
 
 
 def differs_if_traced(todo: Todo) -> bool:
-    """True if the gain with the host that the trace shows is another one than the gain without the profiler."""
-    return todo.usual is not None and abs(todo.gained_us - todo.usual.saving_us) >= LEAST * todo.usual.now_us
+    """True if the gain with the host that the trace shows is another one than the gain without the profiler.
+
+    Of two bounds, only the larger one counts.
+    """
+    if todo.usual is None:
+        return False
+    more_us = todo.gained_us - todo.usual.saving_us
+    return (more_us if todo.at_most else abs(more_us)) >= LEAST * todo.usual.now_us
 
 
 def _arrow(gain: Gain) -> str:
     return join_times(gain.now_us, "→", gain.then_us)
 
 
-def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
+def saving_texts(todo: Sequence[Todo], *, alone: bool = False) -> list[str]:
     """Write the savings of several things to do, all in one unit of time, such as ``82.5 of 330 ms``.
 
-    Without ``with_whole``, the time of which the saving is a part is left out: ``82.5 ms``. A saving that depends on
-    the host (``usual``) has the other one beside it: ``probably ≈ 5.91 ms (at least 0.962)``.
+    A saving that depends on the host (``usual``) has the other one beside it: ``≈ 5.91 ms (or 0.962)``. With ``alone``,
+    the text has no heading, which says ``probably``: ``probably ≈ 5.91 ms (or 0.962)``. The time of which the saving
+    is a part is then left out.
     """
     times = [[] if x.shown is None else [*_ends(x), x.shown.now_us] for x in todo]
     numbers, unit = in_one_unit([us for each in times for us in each if us is not None])
@@ -246,9 +259,10 @@ def saving_texts(todo: Sequence[Todo], *, with_whole: bool = True) -> list[str]:
             continue
         saved, other, now = (next(left) if us is not None else None for us in each)
         # With a faster host, the saving is a part of another time than with the traced host.
-        of = f" of {now}" if with_whole and x.usual is None else ""
+        of = "" if alone or x.usual is not None else f" of {now}"
         if other is not None and x.usual is not None:
-            out.append(f"{probably(x)}{saved} {unit} ({_other_end(x)} {other})")
+            about = _probably(x).removeprefix("" if alone else PROBABLY)
+            out.append(f"{about}{saved} {unit} (or {'≤ ' * x.at_most}{other})")
         else:
             out.append(f"{mark(x)}{saved}{'' if other is None else f' to {other}'}{of} {unit}")
     return out
@@ -261,16 +275,11 @@ def _ends(todo: Todo) -> tuple[float, float | None]:
     return todo.usual.saving_us, todo.gained_us if differs_if_traced(todo) else None
 
 
-def probably(todo: Todo) -> str:
+def _probably(todo: Todo) -> str:
     """Return the words before a saving that depends on the host (``usual``): ``probably ≈ ``, ``probably ≤ ``."""
     if not differs_if_traced(todo):
         return mark(todo)
-    return "probably ≤ " if todo.at_most else "probably ≈ "
-
-
-def _other_end(todo: Todo) -> str:
-    """Return the words between a probable saving and the one with the host of the trace: ``at least``, ``at most``."""
-    return "at least" if todo.gained_us < todo.expected_us else "at most"
+    return f"{PROBABLY}≤ " if todo.at_most else f"{PROBABLY}≈ "
 
 
 def mark(todo: Todo) -> str:
@@ -300,7 +309,7 @@ def interval_text(todo: Todo) -> str:
     of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
     name = "95% interval" if of_action else "range"
     if least <= 0 and todo.doubt == UNCONFIRMED:
-        return "0 if a second test does not confirm it"
+        return "0 if `logparse replay` does not confirm it"
     return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
 
 
@@ -315,7 +324,9 @@ def kernels_text(todo: Todo) -> str:
     # much, and what the step waits for.
     but = ""
     if todo.usual is not None:
-        but = f" (−{duration(todo.saving_us)}), the job {gains}" if (gains := hosts_text(todo)) else ""
+        lost_us = todo.saving_us - max(todo.usual.saving_us, 0.0)
+        idle = f", {duration(lost_us)} of it becomes idle time" if lost_us >= LEAST * todo.usual.now_us else ""
+        but = f" (−{duration(todo.saving_us)}{idle}), the job {gains}" if (gains := hosts_text(todo)) else ""
     elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"

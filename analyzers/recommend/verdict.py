@@ -214,7 +214,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     of_calls_alone = isinstance(first.remedy, UseRows | Search | Replay) and bool(first.findings)
     apart = of_calls_alone and first.unit != "call" and not (whole or first.at_most or first.assumes)
     calls = "their calls " if apart and len(first.findings) > 1 else "its calls " if apart else ""
-    saves = usual_text(first, each) or f"{calls}{gain(first)} {each}{share}"
+    saves = usual_text(first, each if first.unit == "step" else "") or f"{calls}{gain(first)} {each}{share}"
     return f"{begins}{first.title}: {saves}, {sure}{uncounted}{ends}{more}"
 
 

@@ -50,7 +50,7 @@ def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-AFTER_SEARCH = "ingest the files that it writes, then recommend again"
+AFTER_SEARCH = "then type the two commands that it prints at its end"
 """Steps after the search of a library's own tool. ``recommend`` then writes rows of override files."""
 
 

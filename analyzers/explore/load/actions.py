@@ -94,14 +94,13 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None, runs:
     commands, traced = _list_commands(todo, results, recommendation, store, runs), recommendation.gpu_time is not None
     labels = {label for label, _ in commands}
     note = [next_commands.explain_check(recommendation.run, traced=traced)] if next_commands.CHECK in labels else []
-    note += ["until confirm has run, on the GPU, the saving may be 0"] if next_commands.CONFIRM in labels else []
-    found_in = f"run {recommendation.run}-search"
-    note += [f"write again adds the rows that {found_in} found"] if next_commands.SEARCH in labels else []
+    if next_commands.SEARCH in labels:
+        note += [f"write again adds the rows that run {recommendation.run}-search found to the same files"]
     return Card(
         name=todo.name,
         title=todo.title,
         detail=detail if detail not in changes else "",
-        saves=saving_texts([todo], with_whole=False)[0],
+        saves=saving_texts([todo], alone=True)[0],
         gain=gain(todo) if todo.gain is None else f"{gain(todo)} {per}" if todo.usual is None else per,
         evidence=todo.certainty,
         changes=changes,
@@ -154,7 +153,9 @@ def _list_commands(
         checked = next_commands.check_files(store, run, folder) if _writes_override_files(found) else None
         confirmed = None if todo.confirmed else next_commands.confirm(store, run)
         apply = next_commands.APPLY if checked else "apply"
-        steps = ((next_commands.CONFIRM, confirmed), ("write", write), (next_commands.CHECK, checked), (apply, applied))
+        timed = checked and found.gpu_time is None and next_commands.time_files(store, runs, folder)
+        proofs = (next_commands.CHECK, checked), (next_commands.TIME, timed)
+        steps = ((next_commands.CONFIRM, confirmed), ("write", write), *proofs, (apply, applied))
         return tuple((label, str(line)) for label, line in steps if line)
     if isinstance(todo.remedy, Search):
         scripts = names_of_scripts(found.findings[n - 1].problem for n in todo.findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -119,13 +120,13 @@ def load_gpu_time(store: Store, run: str) -> GpuTime | None:
 
 
 def _with_actions(
-    rows: pd.DataFrame, result: Recommendation, more_of: Mapping[str, Sequence[str]] = MappingProxyType({})
+    rows: pd.DataFrame, result: Recommendation, more_of: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 ) -> pd.DataFrame:
     """Add two columns to the table of findings: a proposal about each GEMM or convolution, and all proposals.
 
     The first column names the proposal that brings the saving of its row, if there is one.
 
-    * ``more_of``: the GEMMs and convolutions of proposals about the whole job.
+    * ``more_of``: the GEMMs and convolutions of proposals about the whole job, with their savings in the run, µs.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     todos, named = verdict(result).todo, dict[str, dict[str, str]]()
@@ -144,8 +145,10 @@ def _with_actions(
     known_rows = set(rows["problem"])
     # If a proposal concerns a GEMM or convolution without a finding, a row is added for it.
     others = [x for x in named if x not in known_rows]
+    savings = {text: us for of in more_of.values() for text, us in of.items()}
     known = {"action": [first[x] for x in others], "todos": [all_of[x] for x in others]}
-    more = pd.DataFrame({"problem": others, **known, "timed": False}, columns=rows.columns)
+    saved = {"found_us": [savings.get(x, math.nan) for x in others]}
+    more = pd.DataFrame({"problem": others, **known, **saved, "timed": False}, columns=rows.columns)
     return pd.concat([rows, more.astype(rows.dtypes)], ignore_index=True) if others else rows
 
 

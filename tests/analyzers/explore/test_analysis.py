@@ -72,11 +72,14 @@ def test_a_row_names_the_change_that_brings_its_saving(tmp_path: Path) -> None:
     ingest([str(CORPUS / "h200/resnet50.trace.json.gz")], store, run="resnet", jobs=1)
     points = store_points(store).dropna(subset="action")
     measure = next(x for x in verdict(advise(store, Settings())).todo if isinstance(x.remedy, Replay))
-    saving = points[points["saving_us"] > 0]
-    assert set(saving["action"]) == {capitalize_first(measure.title)}
-    assert saving["saving_us"].sum() == pytest.approx(measure.saving_us, rel=1e-3)
+    sums = points[points["saving_us"] > 0].groupby("action")["saving_us"].sum()
+    assert set(sums.index) == {measured := capitalize_first(measure.title), "Use channels_last"}
+    assert sums[measured] == pytest.approx(measure.saving_us, rel=1e-3)
     also = points["todos"].map(lambda x: layout_transposes.NAME in list(x))
     assert also.sum() > (points["action"] == "Use channels_last").sum(), "a row may have several things to do"
+    # The transposes of all convolutions take 3.66 ms. Those of the others are in the saving of the other thing to do.
+    assert 0 < sums["Use channels_last"] < 3_660
+    assert set(points.loc[points["action"] == "Use channels_last", "saving_from"]) == {"estimated"}
 
 
 def test_proposed_changes_of_a_trace_come_from_the_simulation(tmp_path: Path) -> None:
