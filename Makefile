@@ -104,7 +104,7 @@ docs: $(VENV)/.installed
 goldens: $(VENV)/.tested
 	$(BIN)/python -m pytest $(GROUPED) --renew-goldens
 
-# The pictures in README.md, from real files: make screenshots REAL=FOLDER.  This needs the extra `explore`, Playwright
-# and Chromium.
+# The pictures in README.md and docs/, from real files: make screenshots REAL=FOLDER.  This needs the extra `explore`,
+# Playwright and Chromium.
 screenshots: $(VENV)/.tested
 	$(BIN)/python docs/screenshots.py $(REAL)

@@ -1,4 +1,4 @@
-"""Make the pictures of the README: ``python docs/screenshots.py FOLDER [--out docs/images]``.
+"""Make the pictures of the README and of docs/: ``python docs/screenshots.py FOLDER [--out docs/images]``.
 
 All pictures but the demo's show real files.  ``FOLDER`` holds
 
@@ -39,7 +39,7 @@ from logparse.model import DEFAULT, Call, Fact, Measurement, Problem, problem_fr
 from logparse.store import Store, open_store
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-LARGEST = 200_000
+LARGEST = 250_000
 RECORDS = Path(__file__).parents[1] / "benchmarks" / "results"
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 
@@ -88,7 +88,14 @@ def three_devices(store: Store, folder: Path) -> None:
 
 STORES = (
     Shown(demo, {"demo": ("light", "?view=overview")}),
-    Shown(training, {"overview": ("light", "?view=overview"), "regret": ("light", "?view=regret")}),
+    Shown(
+        training,
+        {
+            "overview": ("light", "?view=overview"),
+            "timeline": ("light", "?view=timeline"),
+            "regret": ("light", "?view=regret"),
+        },
+    ),
     Shown(
         find_db,
         {
@@ -168,7 +175,8 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
                 page.wait_for_selector("#verdict .bone", state="detached")
                 page.wait_for_selector(".cards" if "overview" in query else "#charts .chart:visible .main-svg")
-                page.wait_for_selector("#table tbody tr:has-text('s')")
+                rows = "table.kernels tbody tr" if "timeline" in query else "#table tbody tr:has-text('s')"
+                page.wait_for_selector(rows)
                 page.wait_for_function("document.querySelector('#doing').textContent === ''")
                 page.evaluate("document.querySelector('.store').textContent = ''")  # it shows a temporary folder's name
                 page.wait_for_timeout(2_500)

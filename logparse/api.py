@@ -1,7 +1,6 @@
 """The commands of the program as functions for notebooks and scripts.  They print nothing.
 
-These functions are not names of ``logparse`` itself.  Because ``logparse.ingest`` is a package, importing that package
-anywhere would replace a function ``logparse.ingest``.
+Most of these functions are names of ``logparse`` itself, too, for example ``logparse.recommend``.
 
 >>> from logparse import api
 >>> folder_of_logs = "sample_logs/hipblaslt"
@@ -63,6 +62,7 @@ __all__ = [
     "lint",
     "open",
     "recommend",
+    "report",
     "run",
     "show",
     "status",
@@ -255,6 +255,30 @@ def status(store: Location = None) -> Result:
     from logparse.lookup.contents import list_contents
 
     return Result(Answer(table=list_contents(_open_if_needed(store)), of="status"))
+
+
+def report(
+    store: Location = None,
+    run: str | None = None,
+    *,
+    out: str | os.PathLike[str] = "report.html",
+    compare: str | None = None,
+    top: int = 500,
+) -> Path:
+    """Write the charts and tables of a run (one execution of a job) to one HTML file, and return the file's path.
+
+    A browser shows the file without a network.  The command ``logparse report`` writes the same file.
+
+    * ``run``: the label of the run.  The default is the latest run.
+    * ``compare``: a run to compare with, named as for ``diff``.
+    * ``top``: the number of matrix products and convolutions in the file, the costliest ones.
+
+    Raises StoreError if the store or a run does not exist.  Raises OSError if ``out`` cannot be written.
+    """
+    from analyzers.explore.report import write_report
+
+    write_report(_open_if_needed(store), out, run=run, compare=compare, top=top)
+    return Path(out)
 
 
 class Result:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -57,11 +59,38 @@ def test_a_run_has_its_list_views_and_figures(store: api.OpenStore) -> None:
 
 
 def test_tab_completion_shows_a_dozen_names(store: api.OpenStore) -> None:
-    for known in (store, store.run("before"), api):
+    for known in (store, store.run("before"), api, logparse):
         names = dir(known)
         assert 10 <= len(names) <= 14
         assert all(hasattr(known, name) for name in names)
         assert not any(name.startswith("_") for name in names)
+
+
+def test_the_package_has_the_functions_of_the_api_whatever_was_imported(tmp_path: Path) -> None:
+    """In a new process, ``logparse`` shows the same names before and after their use, and each is a function."""
+    code = """
+import logparse
+before = dir(logparse)
+print(logparse.ingest(PATHS, STORE, run="job")[0].state)  # before anything imports the package of this name
+from logparse.ingest import ingest_at
+print(logparse.ingest(PATHS, STORE, run="job")[0].state)
+print(logparse.status(STORE).table["run"].tolist(), dir(logparse) == before)
+"""
+    log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
+    given = f"PATHS, STORE = {str(log)!r}, {str(tmp_path / 'store')!r}\n"
+    out = subprocess.run([sys.executable, "-c", given + code], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines() == ["new", "unchanged", "['job'] True"]
+    assert all(getattr(logparse, name) is getattr(api, name) for name in dir(logparse) if name != "ingest")
+    assert [name for name in dir(logparse) if not callable(getattr(logparse, name))] == []
+
+
+def test_report_writes_the_file_of_the_terminal(store: api.OpenStore, tmp_path: Path) -> None:
+    here, there = tmp_path / "here.html", tmp_path / "there.html"
+    assert logparse.report(store, "before", out=here, top=5) == here
+    run("report", "--run", "before", "--store", store.url, "--out", str(there), "-n", "5")
+    assert here.read_bytes() == there.read_bytes()
+    with pytest.raises(StoreError, match="no run 'nosuch'"):
+        logparse.report(store, "nosuch", out=here)
 
 
 def test_verbs_are_functions_with_the_words_of_the_terminal(store: api.OpenStore) -> None:

@@ -320,8 +320,8 @@ def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
 
 def test_the_first_page_is_short_and_narrow() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 250
-    assert len(text.split()) <= 2250
+    assert len(text.splitlines()) <= 220
+    assert len(text.split()) <= 1800
 
 
 def test_no_prose_is_wider_than_120_columns() -> None:
@@ -338,5 +338,25 @@ def test_no_prose_is_wider_than_120_columns() -> None:
 
 def test_links_lead_somewhere() -> None:
     for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)", document.read_text(encoding="utf-8")):
-            assert target.startswith("http") or (document.parent / target).exists(), f"{document.name}: {target}"
+        for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([\w-]+))?\)", document.read_text(encoding="utf-8")):
+            page = document.parent / target if target else document
+            assert target.startswith("http") or page.exists(), f"{document.name}: {target}"
+            if heading and page.suffix == ".md":
+                assert heading in headings(page), f"{document.name}: {target}#{heading}"
+
+
+def test_each_view_of_the_page_has_a_picture_and_each_picture_is_shown() -> None:
+    from analyzers.explore.selection import VIEWS
+
+    script = (ROOT / "docs" / "screenshots.py").read_text(encoding="utf-8")
+    taken = dict(re.findall(r'"([\w-]+)": \("(?:light|dark)", "\?view=(\w+)', script))
+    assert set(taken.values()) == set(VIEWS)
+    assert {path.stem for path in (ROOT / "docs" / "images").iterdir()} == set(taken)
+    shown = "".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+    assert [name for name in taken if f"images/{name}.png)" not in shown] == []
+
+
+def headings(document: Path) -> set[str]:
+    """Return the names by which links lead to the headings of a document."""
+    found = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", x.lower()).replace(" ", "-") for x in found}
