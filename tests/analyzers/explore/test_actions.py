@@ -107,11 +107,15 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     assert apply.saves.split()[-1] in ("µs", "ms")
     write = "logparse recommend --store S --run r --out overrides-r"
     check = "logparse run --store S --with overrides-r --verify r -- JOB"
-    assert apply.lines[-3:] == (write, check, "logparse run --with overrides-r -- JOB")
+    timed = (
+        f"logparse capture --store S --trace 2 --run timed -- JOB && {check.replace('--verify r', '--verify timed')}"
+    )
+    assert apply.lines[-4:] == (write, check, timed, "logparse run --with overrides-r -- JOB")
     assert [label for label, _ in apply.commands] == [
         next_commands.CONFIRM,
         "write",
         next_commands.CHECK,
+        next_commands.TIME,
         next_commands.APPLY,
     ]
     assert [label for label, _ in search.commands] == [
@@ -139,16 +143,17 @@ def test_the_card_and_the_terminal_name_the_same_commands(sampled: Store, tmp_pa
         x.replace("--with overrides-demo", "--with $D").replace("demo after overrides-demo", "demo after $D")
         for x in card.lines
     ]
-    replay, _, check, apply = shown
+    replay, _, check, timed, apply = shown
     assert card.evidence.endswith("not confirmed")
     assert [label for label, _ in card.commands] == [
         next_commands.CONFIRM,
         "write",
         next_commands.CHECK,
+        next_commands.TIME,
         next_commands.APPLY,
     ]
     labels = (next_commands.CONFIRM, replay), (next_commands.APPLY, apply), (next_commands.CHECK, check)
-    for label, line in labels:
+    for label, line in (*labels, (next_commands.TIME, timed)):
         assert re.search(rf"for [\d,]+: {re.escape(label)} {re.escape(line)}", " ".join(lines.split())), label
 
 
