@@ -69,7 +69,8 @@ def program(
     color: Annotated[
         str,
         choice(
-            "Print headings in bold: auto (on a terminal, unless NO_COLOR is set), always or never.",
+            "Print headings in bold, commands to type in cyan and doubts in yellow: auto (on a terminal, unless "
+            "NO_COLOR is set), always or never.",
             "--color",
             of=opt.COLOURS,
         ),
@@ -452,7 +453,8 @@ def replay(
 
         take(held, records, run)
     if dry_run:
-        return measure.plan(held, options)
+        with Stages("replay", measure.STAGES) as stages:
+            return measure.plan(held, options, stages)
     return measure.measure(held, options, lambda line: typer.echo(make_printable(line)))
 
 
@@ -466,11 +468,12 @@ def top(
 ) -> Answer:
     """List the problems of a run (GEMMs and convolutions with their sizes), most calls or time first."""
     from analyzers.job.double_counts import remarks_of
-    from logparse.lookup.ranking import no_problem, rank_problems
+    from logparse.lookup.ranking import TOP_STAGES, no_problem, rank_problems
 
     held = open_named_store(store)
     of = held.latest_run(run)
-    ranking = rank_problems(held, by=by, kind=kind, n=n, run=of, count_left_out=True)
+    with Stages("top", TOP_STAGES) as stages:
+        ranking = rank_problems(held, by=by, kind=kind, n=n, run=of, count_left_out=True, begins=stages)
     rows = ranking.rows
     if not rows.num_rows:
         return Answer([no_problem(held, of, kind)], rows, "top")
@@ -487,11 +490,15 @@ def show(
         str,
         argument(
             "What to show: a line of a library's log (bench, trace or profile log), a MIOpenDriver command, a key of "
-            "MIOpen's find-db, or a matrix product or convolution by its name in logparse."
+            "MIOpen's find-db, or a matrix product or convolution by its name in logparse, or by its sizes alone "
+            "(4096x12288x8192)."
         ),
     ],
     store: opt.Store = None,
     run: Annotated[str | None, option("Show only this run. [default: all runs]")] = None,
+    verbose: Annotated[
+        bool, option(("Also print which logs have the calls, and all fields of the problem."), "-v", "--verbose")
+    ] = False,
 ) -> Answer:
     """Show all calls and times of one problem, named by a pasted log line."""
     from logparse.lookup import one_problem
@@ -499,7 +506,7 @@ def show(
     held = open_named_store(store)
     known = one_problem.show(held, decode_pasted(text), run)
     notes = [f"note: {x}" for x in one_problem.found_about(held, known, run)]
-    lines = one_problem.known_lines(held, known, run)
+    lines = one_problem.known_lines(held, known, run, verbose)
     return Answer(lines, one_problem.known_table(known), "show", notes=lambda: notes)
 
 
@@ -830,9 +837,9 @@ def export(
 
         made = listing.candidates(tables_of(open_named_store(store), run), tables or [], facts_of(target), n)
         return write_files(made, made.notes, out)
-    made = exporting.of_store(
-        open_named_store(store), to or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target)
-    )
+    held, facts = open_named_store(store), facts_of(target)
+    with Stages("export", exporting.STAGES) as stages:
+        made = exporting.of_store(held, to or "", run=run, kind=kind, n=n, sql=sql, target=facts, begins=stages)
     return write_files(made, exporting.lines(made), out)
 
 

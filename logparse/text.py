@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
@@ -101,11 +103,25 @@ def join_times(first_us: float, word: str, second_us: float) -> str:
     return f"{one} {word} {other}"
 
 
-LINES, COLUMNS = 20, 100
-"""Largest number of lines, and of characters in a line, that an answer has on a terminal.
+LINES = 20
+"""Largest number of lines that an answer has on a terminal. The user can ask for everything instead."""
 
-The user can ask for everything instead.
-"""
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal in characters.
+
+    Returns None if a program reads the output, so that rows are not shortened.
+    """
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
+
+
+def line_width() -> int:
+    """Return the largest number of characters in a line of sentences: the terminal's width, but from 80 to 100.
+
+    A line is never longer than 100 characters, because sentences are easier to read in short lines. If a program reads
+    the output, it is 100.
+    """
+    return min(max(terminal_width() or 100, 80), 100)
 
 
 def bytes_text(size: float) -> str:
@@ -115,8 +131,9 @@ def bytes_text(size: float) -> str:
 
 
 def cut_to_width(line: str) -> str:
-    """Cut a line to at most 100 characters (``COLUMNS``)."""
-    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
+    """Cut a line to at most ``line_width`` characters."""
+    width = line_width()
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 def format_difference(time_us: float) -> str:

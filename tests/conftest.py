@@ -87,6 +87,12 @@ def golden(request: pytest.FixtureRequest) -> Goldens:
     return Goldens(request.config.getoption("renew_goldens"), note)
 
 
+@pytest.fixture(autouse=True)
+def no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay out every text as if a program reads it. The terminal in which the tests run has no influence."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_of_duckdb() -> None:
     """Limit DuckDB to one thread.

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from logparse.ingest import ingest
-from logparse.output.terminal import Stages, Wait, draw_table, is_coloured, make_bold, with_total
+from logparse.output import Answer, show
+from logparse.output.terminal import Stages, Wait, draw_table, is_coloured, make_bold, paint, with_total
 from logparse.store import Store, open_store
+from logparse.text import line_width
 from tests.conftest import SAMPLES
 from tests.program import run
 
@@ -70,7 +72,7 @@ def test_answers_have_an_order() -> None:
     }
     left_out = [draw_table([row], width).partition("not shown: ")[2].strip().split(", ") for width in range(90, 48, -1)]
     order = list(dict.fromkeys(name for names in left_out for name in sorted(names) if name))
-    assert order == ["kind", "pick", "calls", "best", "saves_us"]
+    assert order == ["kind", "pick", "best", "calls", "saves_us"]
 
 
 def test_a_table_of_several_rows_has_a_total() -> None:
@@ -94,6 +96,27 @@ def test_bold_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> 
     head, *rest = draw_table([{"problem": "x"}], 60, coloured=True).splitlines()
     assert head == make_bold(" problem")
     assert "\x1b" not in "".join(rest)
+
+
+def test_commands_and_doubts_have_colours() -> None:
+    cyan, yellow, end = "\x1b[36m", "\x1b[33m", "\x1b[39m"
+    assert paint("rest  logparse top --by time · all: -v") == f"rest  {cyan}logparse top --by time{end} · all: -v"
+    assert paint("see `logparse status`, or wait") == f"see `{cyan}logparse status{end}`, or wait"
+    assert paint("goes: logparse recommend --run a") == f"goes: {cyan}logparse recommend --run a{end}"
+    assert paint("      --run a", before="logparse top \\") == f"{cyan}      --run a{end}"
+    assert paint("lost 4 ms, not confirmed") == f"{yellow}lost 4 ms{end}, {yellow}not confirmed{end}"
+    assert paint("note: logparse assumes that logs differ") == "note: logparse assumes that logs differ"
+    assert paint("   to do  saves a run  certainty") == make_bold("   to do  saves a run  certainty")
+
+
+def test_every_line_of_a_headline_is_bold(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Answer(["saves 3 ms,", "    or more", "  a step", "    of it"]), colour="always")
+    assert capsys.readouterr().out.splitlines() == [
+        make_bold("saves 3 ms,"),
+        make_bold("    or more"),
+        "  a step",
+        "    of it",
+    ]
 
 
 def test_color_is_an_option_before_the_verb(two_runs: Store) -> None:
@@ -135,6 +158,9 @@ def test_a_wait_says_when_it_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         ("lint", "{tuned}", "--against", "{store}"),
         ("coverage", "{tuned}", "--run", "before"),
         ("report", "--out", "{out}", "--run", "before"),
+        ("top", "--run", "before"),
+        ("export", "--to", "bench", "--out", "{out}", "--run", "before"),
+        ("replay", "--dry-run", "--run", "before"),
     ],
     ids=lambda words: words[0],
 )
@@ -171,3 +197,21 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
         ingest([str(SAMPLES / "hipblaslt" / f"hipblaslt_rank{int(name == 'after')}_424{2 + int(name == 'after')}.log")],
                store, run=name)  # fmt: skip
     return store
+
+
+@pytest.mark.parametrize(("columns", "width"), [("60", 80), ("90", 90), ("160", 100), (None, 100)])
+def test_sentences_fit_the_terminal_and_are_never_long(
+    columns: str | None, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert line_width() == width
+
+
+def test_a_table_is_written_only_to_a_name_that_states_its_format(tmp_path: Path, two_runs: Store) -> None:
+    words = ("top", "--store", two_runs.url, "-o")
+    refused = run(*words, str(tmp_path / "top"))
+    assert (refused.returncode, "must end in .csv, .json, .parquet or .txt" in refused.stderr) == (2, True)
+    done = run(*words, path := str(tmp_path / "top.csv"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"written: {path}\n")
+    assert run(*words, str(tmp_path / "top"), "--format", "csv").returncode == 0

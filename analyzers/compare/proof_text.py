@@ -8,7 +8,7 @@ from textwrap import fill
 from analyzers.compare.proof import SHARE, SHOWN, ActionProof, Group
 from logparse.model import Gain
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import COLUMNS, cut_to_width, describe_gain, duration, format_difference, pluralize
+from logparse.text import describe_gain, duration, format_difference, line_width, pluralize
 
 
 def answer(found: ActionProof) -> Answer:
@@ -27,9 +27,10 @@ def answer(found: ActionProof) -> Answer:
         for x in found.groups
     ]
     first, *more = lines(found)
-    return Answer(
-        [cut_to_width(f"verify: {first}"), *more], table, "verify --action", code=0 if found.ok else CHECK_FAILED
-    )
+    return Answer([f"{_VERB}{first}", *more], table, "verify --action", code=0 if found.ok else CHECK_FAILED)
+
+
+_VERB = "verify: "
 
 
 def headline(found: ActionProof) -> str:
@@ -90,7 +91,9 @@ def lines(found: ActionProof) -> list[str]:
             )
     unproven = [found.unproven] * bool(found.unproven)
     out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:SHOWN]
-    return [cut_to_width(headline(found)), *(line for x in out for line in _wrap_details(x))]
+    width = line_width() - len(_VERB)  # ``answer`` puts the name of the command before the first line.
+    head = fill(headline(found), width, subsequent_indent="    ").splitlines()
+    return [*head, *(line for x in out for line in _wrap_details(x))]
 
 
 def _interval(gain: Gain) -> str:
@@ -100,8 +103,8 @@ def _interval(gain: Gain) -> str:
 
 
 def _wrap_details(text: str) -> list[str]:
-    """Wrap and indent a line of details so that it fits the terminal (``COLUMNS`` characters)."""
-    return fill(text, COLUMNS, initial_indent="  ", subsequent_indent="    ").splitlines()
+    """Wrap and indent a line of details so that it fits the terminal."""
+    return fill(text, line_width(), initial_indent="  ", subsequent_indent="    ").splitlines()
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:

@@ -36,7 +36,10 @@ def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
 
 
 def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
-    """Return the lines that say what changed between two runs, the change of kernels or of times first."""
+    """Return the lines that say what changed between two runs, the change of kernels or of times first.
+
+    The second line says which files a run lacks.
+    """
     told = [x for x in _TOLD if found.count(x) and (found.compared or x != "unknown")]
     counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in told)
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
@@ -73,7 +76,8 @@ def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     said = said or [f"{pluralize(known, 'problem')} in both runs, and no time was compared"]
     if worth is not None and worth.proposed:
         said.append(say_proposed(worth.proposed, worth.changed, found.a))
-    out = [f"{found.a} → {found.b}: {said[0]}", *said[1:]]
+    # The files that a run lacks explain most differences, so they come before these.
+    out = [f"{found.a} → {found.b}: {said[0]}", *_sources(found), *said[1:]]
     costed, delta_us = found.cost("slower", "faster")
     if costed:
         word = "more" if delta_us > 0 else "less"
@@ -124,8 +128,7 @@ def caveat_lines(found: Diff) -> list[str]:
             "only the kernel that the logs name most often is compared (if no log names the kernels, the fastest one)"
         )
         out.append(f"several kernels ran for {pluralize(found.several, 'problem')}; {which}")
-    # The files that a run lacks explain why problems are in one run only.
-    return [*out, *_sources(found), *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
+    return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
 
 
 _TOLD: Sequence[State] = ("slower", "faster", "changed", "same", "unknown")

@@ -34,12 +34,12 @@ from logparse.libraries.tunableop.solutions import hipblaslt_index
 from logparse.model import Gain, Solution, problem_from_text, solution_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 from logparse.text import (
-    COLUMNS,
     LINES,
     cut_to_width,
     describe_gain,
     duration,
     format_difference,
+    line_width,
     make_printable,
     pluralize,
 )
@@ -449,16 +449,16 @@ def headline(found: Verification) -> str:
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
     """Return at most ``most`` lines: the verdict, the reasons of a failure, and the result for each operator."""
-    out = [f"verify: {headline(found)}"]
-    out += _promise(found)
+    out = [f"verify: {headline(found)}", *_promise(found)]
     if (gain := found.in_run) is not None:
         times = f"{duration(gain.now_us)} → {duration(gain.then_us)}"
         out.append(f"  GPU time in the traces: {times}, {describe_gain(gain.saving_us)}")
     for failure in found.failures[: most // 3]:
-        text = make_printable(f"  failed: {failure}")
-        out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
+        out.append(make_printable(f"  failed: {failure}"))
     if (left := len(found.failures) - most // 3) > 0:
         out.append(f"  and {left:,} more failures")
+    if most == LINES:
+        out = [line for text in out for line in fill(text, line_width(), subsequent_indent="    ").splitlines()]
     # One line of a file may list several kernels, and is then several rows. It is printed once.
     idle = list(dict.fromkeys(f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines))
     if most != LINES:

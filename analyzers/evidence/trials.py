@@ -16,7 +16,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from analyzers.evidence.tables import Tables
@@ -63,6 +63,8 @@ class Tried:
     # In the results, ``ratio`` is (time with the change) / (time without it).
     seen: tuple[Seen, ...] = ()
     floor: float = FLOOR
+    # Why the trial ended early, for example ``the job ended with KeyboardInterrupt``. Else empty.
+    ended: str = ""
 
     @property
     def timed(self) -> tuple[Seen, ...]:
@@ -172,6 +174,8 @@ class Tried:
         unlike = sum(x.unlike for x in self.seen)
         if unlike > len(self.pairs):
             return f"the job's steps are of many kinds: {unlike} pairs of blocks of steps had no kind in common"
+        if self.logs is None and self.ended:
+            return self.ended
         if self.logs is None:
             return (
                 f"the job did too few steps: {len(self.pairs)} pairs of blocks of steps were timed, and an interval "
@@ -195,7 +199,9 @@ def combine_starts(names: Iterable[str], starts: Sequence[Record], floor: float 
 
     The changes that save most come first.
     """
-    return _rank_changes(names, [x for record in starts for x in record.seen], floor)
+    ended = next((record.why for record in reversed(starts) if record.why), "")
+    found = _rank_changes(names, [x for record in starts for x in record.seen], floor)
+    return [replace(x, ended=ended) for x in found]
 
 
 def _rank_changes(names: Iterable[str], seen: Sequence[Seen], floor: float) -> list[Tried]:

@@ -34,6 +34,8 @@ from logparse.store import Store
 from logparse.target import Facts
 from logparse.text import pluralize
 
+STAGES = 3
+
 
 def of_store(
     store: Store,
@@ -44,14 +46,19 @@ def of_store(
     n: int | None = None,
     sql: str | None = None,
     target: Facts | None = None,
+    begins: Callable[[str], None] = lambda stage: None,
 ) -> Made:
     """Write the GEMMs and convolutions of a job as input for a library's tool, by default those with the most calls.
 
-    ``sql``: an SQL SELECT with a column ``problem``. Raises InputError if they cannot be read.
+    * ``sql``: an SQL SELECT with a column ``problem``. Raises InputError if they cannot be read.
+    * ``begins``: called with the name of each stage before it begins. There are at most ``STAGES``.
     """
+    begins("reading the store")
     if sql is None:
         tables = tables_of(store, run)
+        begins("writing the problems")
         made = export(select(tables, kind or KINDS.get(as_), n), as_, target)
+        begins("counting what is left out")
         left_out, lost = _other_kinds(tables, as_, kind), count_damaged_lines(store, tables.run)
         more = len(select(tables, kind or KINDS.get(as_))) - (n or math.inf)
     else:
@@ -59,6 +66,7 @@ def of_store(
         if "problem" not in table.column_names:
             raise InputError("--sql must give a column problem, e.g. select problem from workload")
         texts = table["problem"].to_pylist()
+        begins("writing the problems")
         made, left_out = export([_problem(text) for text in texts[:n]], as_, target), {}
         lost = ""
         more = len(texts) - (n or math.inf)

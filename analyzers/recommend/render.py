@@ -127,15 +127,16 @@ def explain_todo(recommendation: Recommendation, todo: Todo) -> list[str | Block
     An entry is a change of the job or a remark. The details are the calls that become faster, a table of their savings,
     and advice.
     """
-    actions = [line for x in recommendation.actions if x.action.name in todo.names for line in _action(x)]
+    actions = [line for x in recommendation.actions if x.action.name in todo.names for line in _action(x, todo.title)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     untimed = [x for x in findings if x.per_call_us is None]
     about = rows(replace(recommendation, findings=tuple(x for x in findings if x.per_call_us is not None)))
-    table: list[str | Block] = (
-        [choose_columns(about, recommendation.steps, unit_of(recommendation))] if len(about) else []
-    )
+    columns = choose_columns(about, recommendation.steps, unit_of(recommendation))
+    # The title of the thing to do says what to do. Only the solution to use differs from row to row.
+    columns = columns if about["action"].str.startswith("use ").any() else columns.drop(columns="action")
+    table: list[str | Block] = [columns] if len(about) else []
     reasons = [
         f"{x.problem.label}: {'; '.join(filter(None, [x.message, str(x.evidence.details.get(BESIDE) or '')]))}"
         for x in findings
@@ -305,11 +306,12 @@ def _times(gain: Gain) -> str:
     return f"{duration(gain.now_us)} → {duration(gain.then_us)} {ends}"
 
 
-def _action(result: ActionResult) -> list[str]:
+def _action(result: ActionResult, title: str = "") -> list[str]:
+    """Return lines about a possible change of the job. The first begins with ``title``, else with the change's name."""
     per = result.steps or 1.0
     gain = result.job_gain.per(per)
     unsure = ": slower, do not apply" if result.loses else "" if result.pays else ": not confirmed"
-    head = f"  {result.action.name}: {_times(gain)}{unsure}"
+    head = f"  {title or result.action.name}: {_times(gain)}{unsure}"
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     out += [f"      {result.in_part}"] * bool(result.in_part)
     if result.steps and abs(host := result.host_us / per) > _HOST * gain.now_us:

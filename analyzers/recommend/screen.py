@@ -1,4 +1,4 @@
-"""Format a recommendation for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
+"""Format a recommendation for a terminal: at most ``LINES`` lines of at most ``line_width`` characters.
 
 A few more lines are printed if a saving rests on a condition.
 ``explain_change`` shows everything about one thing to do.
@@ -44,10 +44,10 @@ from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.store.settling import settling
 from logparse.text import (
-    COLUMNS,
     cut_to_width,
     duration,
     join_times,
+    line_width,
     make_printable,
     pluralize,
     short_path,
@@ -58,7 +58,7 @@ _NO_ROW, NOT_WRITTEN = "nothing, because no override row could be written", "not
 _JOB = "your command"
 LINES = 21
 """Largest number of lines of the answer. With two remarks below it, it fits a terminal of 24 lines."""
-_LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP = 9, 2, 3, 5, 3, 0.05, "  "
+_LABEL, _LEFT_OUT, _TOLD, _HOW, _KINDS, _LITTLE, _GAP, _BETWEEN = 9, 2, 3, 5, 3, 0.05, "  ", " · "
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     """
     conclusion = verdict(found)
     commands = list(_list_commands(found, conclusion.todo, written)) if conclusion.todo else []
-    typed = _command_lines(commands, len(conclusion.todo), "")
+    typed = _command_lines(commands, len(conclusion.todo), _tell_rest(found, conclusion, written, 0))
     useless = "; no override file could be written" if any(x.text.startswith(_NO_ROW) for x in commands) else ""
     head = _wrap_line(f"recommend: {conclusion.headline}{useless}", 4)
     head += split_lines(conclusion) if conclusion.split else []
@@ -168,7 +168,7 @@ def _fitting(conclusion: Verdict, n: int | None, lines: int) -> list[list[str]]:
 
 def _wrap_line(line: str, indent: int) -> list[str]:
     """Wrap a line of text so that it fits the terminal. ``indent`` is the indentation of the second and later lines."""
-    return textwrap.wrap(make_printable(line), COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return textwrap.wrap(make_printable(line), line_width(), subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def render_end(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
@@ -206,7 +206,7 @@ def split_lines(conclusion: Verdict) -> list[str]:
         rest = [Share("the rest", sum(x.us for x in kinds[shown:]))] if kinds[shown:] else []
         return out + " · ".join(f"{x.name} {duration(x.us)}" for x in (*kinds[:shown], *rest, *idle))
 
-    room = next(n for n in range(len(kinds), -1, -1) if len(line(n)) <= COLUMNS or not n)
+    room = next(n for n in range(len(kinds), -1, -1) if len(line(n)) <= line_width() or not n)
     little = _LITTLE * sum(x.us for x in conclusion.split)
 
     def enough(shown: int) -> bool:
@@ -245,10 +245,10 @@ def _widths(todo: Sequence[Todo], name: str) -> _Widths:
     certainty = max([len("certainty"), *(len(x.certainty) for x in todo)])
     saves = max(map(len, [*format_savings(todo), "saves"]))
     # The blanks behind the last column are not printed, so they need no room.
-    room = COLUMNS - len(_Widths(0, saves, certainty).line("", "", "", "")) + len(_GAP)
+    room = line_width() - len(_Widths(0, saves, certainty).line("", "", "", "")) + len(_GAP)
     title = min(room, max(len(name_order(todo)), *(len(make_printable(x.title)) for x in todo)))
     widths = _Widths(title, max(saves, len(name)), certainty)
-    return widths if len(widths.line("", "", "", "")) <= COLUMNS else _Widths(title, saves, certainty)
+    return widths if len(widths.line("", "", "", "")) <= line_width() else _Widths(title, saves, certainty)
 
 
 def heading(todo: Sequence[Todo], conclusion: Verdict, first: int = 1, whole: bool = False) -> str:
@@ -310,7 +310,7 @@ def todo_blocks(
 def _fits_beside(todo: Sequence[Todo], name: str, first: int) -> bool:
     """Tell whether what to change fits beside the other columns for all things to do."""
     start = len(_widths(todo, name).line("", "", "", ""))
-    return all(start + len(make_printable(_change(x, n))) <= COLUMNS for n, x in enumerate(todo, first))
+    return all(start + len(make_printable(_change(x, n))) <= line_width() for n, x in enumerate(todo, first))
 
 
 def _target(todo: Todo) -> str:
@@ -379,8 +379,11 @@ def _name_change(todo: Todo) -> str:
     return f"{change_text(todo)}{about}"
 
 
-def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list[str]:
-    """Return one line or more for each command. The last line has the text ``rest``.
+def _command_lines(commands: Sequence[_Command], listed: int, rest: Sequence[Sequence[str]]) -> list[str]:
+    """Return one line or more for each command, and a line that begins with ``rest``.
+
+    ``rest`` has several forms of the last line, as parts. The first form that fits is printed. If none fits, the last
+    form is folded between its parts, because a part may be a command.
 
     If several things to do are ``listed``, each line begins with the numbers of its things, such as ``for 1: apply``.
     The commands for one thing stand together.
@@ -395,7 +398,23 @@ def _command_lines(commands: Sequence[_Command], listed: int, rest: str) -> list
         ends = width if x.of else narrow
         line = f"{indent}{label}".ljust(ends) + x.text
         out += _fold_command(line, ends) if x.is_shell else _wrap_line(line, ends)
-    return [*out, cut_to_width(f"{indent}rest".ljust(narrow) + rest)]
+    start = f"{indent}rest".ljust(narrow)
+    lines = [f"{start}{_BETWEEN.join(parts)}" for parts in rest]
+    return [*out, *next(([x] for x in lines if len(x) <= line_width()), _fold_parts(start, rest[-1]))]
+
+
+def _fold_parts(start: str, parts: Sequence[str]) -> list[str]:
+    """Return lines with as many whole parts as fit. The first line begins with ``start``, the others with blanks.
+
+    Only the last part, a path, is cut if it is longer than a line.
+    """
+    out = [f"{start}{parts[0]}"]
+    for part in parts[1:]:
+        if len(out[-1]) + len(_BETWEEN) + len(part) <= line_width():
+            out[-1] += f"{_BETWEEN}{part}"
+        else:
+            out.append(f"{' ' * len(start)}{part}")
+    return [*out[:-1], cut_to_width(out[-1])]
 
 
 def _order(command: _Command) -> float:
@@ -503,18 +522,19 @@ def _shorten_path(place: Path, base: Path, name: str) -> str:
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
 
 
-def _tell_rest(found: Recommendation, conclusion: Verdict, written: Written, room: int) -> str:
-    """Return what is not on the screen, and how it is shown. ``room`` is the number of things to do that are listed."""
-    left = [f"{pluralize(len(conclusion.todo) - room, 'more thing')} to do"] if len(conclusion.todo) > room else []
-    left += (
-        [f"{len(conclusion.unseen):,} with too small an effect on the {conclusion.word}"] if conclusion.unseen else []
-    )
-    report = [f"all: {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
+def _tell_rest(found: Recommendation, conclusion: Verdict, written: Written, room: int) -> list[list[str]]:
+    """Return what is not on the screen, and how it is shown, in several forms, the longest first.
+
+    ``room`` is the number of things to do that are listed.
+    """
+    more = len(conclusion.todo) - room
+    left = [f"{pluralize(more, 'more thing')} to do"] if more > 0 else []
+    small = [f"{len(conclusion.unseen):,} with too small an effect on the {conclusion.word}"] * bool(conclusion.unseen)
+    report = f"all: {short_path(str(written.out / documents.REPORT_NAME))}" if written.files else "all: -v"
     which = "N" if len(conclusion.todo) > 1 else "1"
     about: str = command_line(written.store, "recommend", "--run", found.run, "--explain", which)
-    if len(about) > COLUMNS // 2:  # The line would be cut.
-        about = f"about each: --run {shell_word(found.run)} --explain {which}"
-    return " · ".join([*left, about, *report])
+    short = f"about each: --run {shell_word(found.run)} --explain {which}"
+    return [[*left, *small, about, report], [*left, about, report], [*left, short, report]]
 
 
 def _fold_command(line: str, indent: int = _LABEL) -> Iterator[str]:
@@ -523,20 +543,21 @@ def _fold_command(line: str, indent: int = _LABEL) -> Iterator[str]:
     A command with quotes is not broken, because a shell joins no lines inside quotes. ``indent`` is the width of the
     label before the command, and the indentation of the second and later lines.
     """
-    while len(line) > COLUMNS and "'" not in line:
+    width = line_width()
+    while len(line) > width and "'" not in line:
         # A line may end with "&&". Else the rest of a command is on the next line, after a backslash.
-        joint = line.rfind(" && ", indent, COLUMNS - 2)
+        joint = line.rfind(" && ", indent, width - 2)
         if joint > 0:
             yield line[: joint + 3]
             line = f"{' ' * indent}{line[joint + 4 :]}"
             continue
-        place = line.rfind(" ", 0, COLUMNS - 1)
+        place = line.rfind(" ", 0, width - 1)
         if line[: max(place, 0)][indent:].strip():
             yield f"{line[:place]} \\"
             line = f"{' ' * indent}{line[place + 1 :]}"
         else:  # The rest is one word, such as a long path.
-            yield f"{line[: COLUMNS - 1]}\\"
-            line = line[COLUMNS - 1 :]
+            yield f"{line[: width - 1]}\\"
+            line = line[width - 1 :]
     yield line
 
 

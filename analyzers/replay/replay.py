@@ -117,17 +117,21 @@ class ReplayReport:
     resume: bool = True
 
 
-def plan_replay(store: Store, options: Options) -> list[Item]:
+def plan_replay(store: Store, options: Options, begins: Callable[[str], None] = lambda stage: None) -> list[Item]:
     """Return the GEMMs and convolutions that ``logparse replay`` would measure, in the order of work.
 
-    Raises StoreError if nothing was ingested, InputError if a backend is unknown.
+    ``begins`` is called with the name of each of the two stages before it begins. Raises StoreError if
+    nothing was ingested, InputError if a backend is unknown.
     """
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
     per_backend = 8 if options.backends == ("torch",) else 40
+    begins("reading the store")
+    tables = tables_of(store, run)
+    begins("planning")
     return plan(
-        tables_of(store, run),
+        tables,
         Settings(),
         kind=options.kind,
         direction=options.direction,

@@ -25,15 +25,20 @@ from logparse.output import Answer
 from logparse.store import Store
 from logparse.text import pluralize
 
+STAGES = 3
+"""The number of stages of ``plan``."""
 
-def plan(store: Store, options: Options) -> Answer:
+
+def plan(store: Store, options: Options, begins: Callable[[str], None] = lambda stage: None) -> Answer:
     """Return a table of the GEMMs and convolutions that ``logparse replay`` would measure, and how long that takes.
 
-    Raises InputError for a GPU that does not exist on this machine.
+    ``begins`` is called with the name of each stage before it begins. Raises InputError for a GPU that does
+    not exist on this machine.
     """
-    items = plan_replay(store, options)
+    items = plan_replay(store, options, begins)
     if options.devices and options.engine == "local":
         local_devices(options.devices)
+    begins("what to time for actions")
     timed = timed_of(store, options)
     count = sum(len(x.only) for x in timed)
     actions = [

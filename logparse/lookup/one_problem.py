@@ -90,10 +90,13 @@ def _sizes(problem: Problem) -> str:
     return ""
 
 
-def known_lines(store: Store, known: Sequence[Known], run: str | None = None) -> Iterator[str | Rows]:
+def known_lines(
+    store: Store, known: Sequence[Known], run: str | None = None, verbose: bool = False
+) -> Iterator[str | Rows]:
     """Yield what ``logparse show`` prints about some matrix products and convolutions.
 
-    For each of them there is a sentence about the kernel that ran, and a table with one row per time.
+    For each of them there is a sentence about the kernel that ran, and a table with one row per time. ``verbose`` adds
+    the logs with its calls, and all fields of it.
     """
     for label in dict.fromkeys(entry.problem.label for entry in known):
         same = [entry for entry in known if entry.problem.label == label]
@@ -105,6 +108,8 @@ def known_lines(store: Store, known: Sequence[Known], run: str | None = None) ->
         texts = {entry.problem.text for entry in same} | {str(x["problem"]) for x in calls}
         if told := _called_from(store, texts, run):
             yield told
+        if not verbose:
+            continue
         if logs := sorted({str(row["category"]) for row in calls}):
             yield f"logged as: {', '.join(logs)}"
         if len(same) == 1:
@@ -169,7 +174,7 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
 
     * There is one row per time, the fastest first.  The row also has the number of calls of that kernel in that run
       (one execution of the job).
-    * Then come rows for calls of kernels without a time.
+    * Then come rows for calls of kernels without a time, and of a kernel that is ``not logged``.
     * The column ``slower`` compares a time with the fastest time of the same run, the same tool and the same device.
     * The column ``device`` is shown if the times are of several devices.
     """
@@ -203,7 +208,7 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
             }
         )
     empty = dict.fromkeys(("time_us", "slower", "device", "from", "status", "error"))
-    out += [{"solution": x, "calls": n, **empty, "run": run} for (run, x), n in left.items()]
+    out += [{"solution": x or "not logged", "calls": n, **empty, "run": run} for (run, x), n in left.items()]
     names = ("solution", "calls", "time_us", "slower", "device", "from", "run", "status", "error")
     filled = [name for name in names if any(row[name] not in (None, "") for row in out)]
     return [{name: row[name] for name in filled} for row in out]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,21 +60,48 @@ def _find_in_text(text: str) -> Iterator[Problem]:
 def find_by_label(store: Store, text: str) -> list[Problem]:
     """Return the matrix products and convolutions that tables show under this name, or under a name that begins so.
 
-    The sizes in the text may be joined by × or x.
+    The sizes in the text may be joined by × or x. The text may also begin with the sizes, without the letters before
+    them. Raises InputError, which lists the names, if several names have these sizes.
     """
     text = " ".join(re.sub(r"(?<=\d)x(?=\d)", "×", text).split())
-    sizes = _LABELLED_SIZES.match(text)
+    if bare := _BARE_SIZES.match(text):
+        return _find_by_sizes(store, text, bare.groups())
+    sizes = _LABELLED_SIZES.match(f"{text} ")
     if not sizes:
         return []
     written = ",".join(filter(None, sizes.groups()))
-    sql = """select problem from (select problem from gemm_rows union select problem from conv_rows)
-             where contains(problem, ?) order by problem"""
-    with store.reading(sql) as con:
-        texts = [row[0] for row in con.execute(sql, [written]).fetchall()]
-    problems = list(map(problem_from_text, texts))
+    problems = _problems_with(store, written, written)
     exact = [problem for problem in problems if problem.label == text]
     return exact or [problem for problem in problems if problem.label.startswith(f"{text} ")]
 
 
+def _find_by_sizes(store: Store, text: str, sizes: Sequence[str]) -> list[Problem]:
+    """Return the matrix products or convolutions of one name, in which ``text`` stands behind the first letters.
+
+    ``sizes`` are the first three sizes in the text. Raises InputError, which lists the names, if there are several.
+    """
+    found = [
+        problem
+        for problem in _problems_with(store, f" mnk={','.join(sizes)} ", f" in={','.join(sizes[:2])},")
+        if f"{problem.label.partition(' ')[2]} ".startswith(f"{text} ")
+    ]
+    names = sorted({problem.label for problem in found})
+    if len(names) > 1:
+        more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+        raise InputError(f"{text}: give one of these names: {', '.join(names[:_LISTED])}{more}")
+    return found
+
+
+def _problems_with(store: Store, gemm: str, conv: str) -> list[Problem]:
+    """Return the stored matrix products with ``gemm`` in their text, and the convolutions with ``conv``."""
+    sql = """select problem from gemm_rows where contains(problem, $gemm)
+             union select problem from conv_rows where contains(problem, $conv) order by problem"""
+    with store.reading(sql) as con:
+        return [problem_from_text(text) for (text,) in con.execute(sql, {"gemm": gemm, "conv": conv}).fetchall()]
+
+
+_LISTED = 10
+_BARE_SIZES = regex(r"(\d+)×(\d+)×(\d+)(?:[× ]|$)")
+"""Pattern for a name without the letters before its sizes, for example ``4096×512×1024``."""
 _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")
 """Pattern for the start of the name that a GEMM or a convolution has in tables, for example ``TN 4096×512×1024``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -180,6 +180,9 @@ class Ranking:
         )
 
 
+TOP_STAGES = 3
+
+
 def rank_problems(
     store: Store,
     *,
@@ -189,16 +192,22 @@ def rank_problems(
     run: str | None = None,
     texts: Sequence[str] | None = None,
     count_left_out: bool = False,
+    begins: Callable[[str], None] = lambda stage: None,
 ) -> Ranking:
     """Return the table of ``logparse top``: the matrix products and convolutions with most calls or most time.
 
-    The sums over all of them come with it. ``texts`` limits the table to these products. ``count_left_out`` also counts
-    what is left out.
+    * The sums over all of them come with it.
+    * ``texts`` limits the table to these products.
+    * ``count_left_out`` also counts what is left out.
+    * ``begins`` is called with the name of each stage before it begins. There are at most ``TOP_STAGES``.
     """
+    begins("reading the store")
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     run = store.latest_run(run)
     with store.reading(f"{_NEEDED} {STEPS} {LEFT_OUT * count_left_out}") as con:
+        begins("ranking")
         timed = _rank(con, run, kind, texts)
+        begins("adding up")
         (sums,) = con.execute(SUMS).fetchall()
         shown = {"n": n, "assumes": find_db_choice.ASSUMES}
         # This is an Arrow table, because to import pandas takes longer than most answers.

@@ -35,10 +35,9 @@ from logparse.output.terminal import (
     draw_table,
     has_passes,
     is_coloured,
-    make_bold,
-    terminal_width,
+    paint,
 )
-from logparse.text import make_printable
+from logparse.text import make_printable, terminal_width
 
 
 class TableFormat(str, Enum):
@@ -134,7 +133,7 @@ class Answer:
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
     """Choose the format of a table: ``how`` if it is given, otherwise by the ending of the file ``out``.
 
-    Raises UsageError if ``out`` is just the name of a format, or has an unknown ending.
+    Raises UsageError if ``out`` is just the name of a format, or has no known ending.
     """
     if how is not None:
         return how
@@ -143,8 +142,7 @@ def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
             f"-o names a file, not a format; to print {out}, use --format {out}; to write it, use -o NAME.{out}"
         )
     ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
-    if ending in ("", "txt", "table"):
-        # Also without a file name the format is ``table``.
+    if out is None or ending in ("txt", "table"):
         return TableFormat.table
     if ending not in TableFormat.__members__:
         raise UsageError(f"-o {out}: must end in .csv, .json, .parquet or .txt; for another name, add --format")
@@ -160,11 +158,11 @@ def show(
     n: int | None = None,
     colour: Colour = "auto",
 ) -> None:
-    """Print an answer, or write its table to the file ``out``.
+    """Print an answer, or write its table to the file ``out`` and print its name.
 
     * ``how`` is the format.  By default the ending of the file decides.
     * ``n`` is the number of rows to show of each table.
-    * ``colour`` tells whether headings are bold.  With ``auto`` they are bold on a terminal.
+    * ``colour`` tells whether text is bold and coloured (``paint``).  With ``auto`` it is on a terminal.
     * ``wide`` is True to show every column on any terminal.  None means that the command has no such option.
 
     Raises UsageError for Parquet on a terminal.  Raises OSError if the file cannot be written.
@@ -177,18 +175,24 @@ def show(
         remedy = "--wide shows all columns" if wide is not None else ""
         coloured = out is None and is_coloured(stream, colour)
         with _text_in(out) if out is not None else contextlib.nullcontext(stream) as sink:
-            told = False
+            told, in_headline, before = False, True, ""
             for number, block in enumerate(chain(answer.blocks, answer.notes())):
                 if not isinstance(block, str) and not told and has_passes(block[:n]):
                     text, told = f"{draw_table(block[:n], width, remedy, coloured)}{PASSES}\n", True
                 elif isinstance(block, str):
-                    text = f"{make_bold(make_printable(block)) if coloured and not number else make_printable(block)}\n"
+                    line = make_printable(block)
+                    in_headline = in_headline and (not number or line.startswith("    "))
+                    text = f"{paint(line, in_headline, before) if coloured else line}\n"
+                    before = line
                 else:
                     text = draw_table(block[:n], width, remedy, coloured)
                 sink.write(mark_as_message(text) if answer.aside else text)
     else:
         _write(arrow(answer.made, answer.of)[:n], how, out)
-    remember([] if out is None else [Path(out)])
+    if out is not None:
+        remember([Path(out)])
+        line = f"written: {make_printable(out)}"  # Standard output may be the file itself, as /dev/stdout.
+        print(mark_as_message(line) if answer.aside else line, file=sys.stderr)
     for line in answer.errors:
         print(mark_as_message(make_printable(line)) if answer.aside else make_printable(line), file=sys.stderr)
 

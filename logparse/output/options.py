@@ -167,7 +167,7 @@ Format = Annotated[
     ),
 ]
 Output = Annotated[
-    Text, option("Write the table to a file: .csv, .json or .parquet.", "--table", "-o", callback=_output)
+    Text, option("Write the table to a file: .csv, .json, .parquet or .txt.", "--table", "-o", callback=_output)
 ]
 Wide_ = Annotated[bool, option("Print every column, and names at full length.", "--wide")]
 Limit = Annotated[int | None, option("Number of rows to print or write. [default: all]", "-n", min=1)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -47,19 +46,8 @@ _LEASTS = {"problem": 44}
 A row would be useless without the name of its matrix product or convolution.
 """
 _ANSWERS = (
-    *(
-        "effect",
-        "saves_us",
-        "may_save_ms",
-        "saving_us",
-        "pick_b",
-        "pick_a",
-        "best",
-        "action",
-        "state",
-        "total_us",
-    ),
-    *("rejects", "solution", "time_us", "slower", "calls", "call_us", "pick", "pick_us", "best_us", "change"),
+    *("effect", "total_us", "best", "saves_us", "may_save_ms", "saving_us", "pick_b", "pick_a", "calls", "action"),
+    *("state", "rejects", "solution", "time_us", "slower", "call_us", "pick", "pick_us", "best_us", "change"),
 )
 """The most important columns, in order.
 
@@ -80,19 +68,11 @@ _GAP = 3
 _SHOWN_EVERY_S = 0.2
 
 
-def terminal_width() -> int | None:
-    """Return the width of the terminal in characters.
-
-    Returns None if a program reads the output, so that rows are not shortened.
-    """
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
-
-
 Colour: TypeAlias = Literal["auto", "always", "never"]
 
 
 def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
-    """Return True if bold text may be written to a stream.
+    """Return True if bold and coloured text may be written to a stream.
 
     With ``colour="auto"`` this depends on ``NO_COLOR``, the stream and ``CLICOLOR_FORCE``. Sources: no-color.org,
     bixense.com/clicolors.
@@ -108,6 +88,25 @@ def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
 def make_bold(line: str) -> str:
     """Return the line with the escape codes that make it bold."""
     return f"\x1b[1m{line}\x1b[0m" if line else line
+
+
+_HEADING = re.compile(r" {3}\S.*  certainty(?:  how)?")
+_COMMAND = re.compile(
+    r"(?:(?<=  )|(?<=`)|(?<=&& ))logparse [a-z][^`·]*[^`·\s]|(?<=: )logparse [a-z]+ --[^`·;]*[^`·;\s]"
+)
+_WARNING = re.compile(r"not confirmed|may gain nothing|not verified|lost [\d.,]+ \w+")
+
+
+def paint(line: str, headline: bool = False, before: str = "") -> str:
+    """Return a line of text with colours: commands to type in cyan, and words of doubt or loss in yellow.
+
+    The lines of the headline and the heading of the list of things to do are bold. ``before`` is the line before, which
+    ends with a backslash if a command goes on.
+    """
+    if before.endswith("\\"):
+        return f"\x1b[36m{line}\x1b[39m"
+    painted = _WARNING.sub("\x1b[33m\\g<0>\x1b[39m", _COMMAND.sub("\x1b[36m\\g<0>\x1b[39m", line))
+    return make_bold(painted) if headline or _HEADING.fullmatch(line) else painted
 
 
 def draw_table(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:

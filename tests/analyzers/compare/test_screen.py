@@ -13,7 +13,7 @@ from analyzers.overrides.lint import inspect
 from logparse.libraries.hipblaslt import tuning_file
 from logparse.model import Override, Solution
 from logparse.output import Answer
-from logparse.text import COLUMNS, LINES
+from logparse.text import LINES, line_width
 from tests.analyzers.build import call, facts, tables, work
 from tests.analyzers.compare import test_actions, test_verify
 from tests.analyzers.example import gemm
@@ -93,7 +93,7 @@ def test_the_default_output(case: str, golden: Goldens) -> None:
     lines = print_case(case)
     assert lines[0].startswith("verify: ")
     assert len(lines) <= LINES
-    assert max(map(len, lines)) <= COLUMNS
+    assert max(map(len, lines)) <= line_width()
     golden.check(GOLDEN / f"{case}.txt", "\n".join(lines) + "\n")
 
 

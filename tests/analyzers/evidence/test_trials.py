@@ -118,3 +118,11 @@ def test_the_best_come_first() -> None:
     found = combine_starts(["a", "b", "c", "d", "e"], records)
     assert [x.name for x in found] == ["b", "a", "c", "d", "e"]
     assert [x.outcome for x in found] == ["measured", "measured", "faster once", "not faster", "not tried"]
+
+
+def test_an_action_that_the_end_of_the_job_left_out_says_so() -> None:
+    why = "the job ended with KeyboardInterrupt"
+    [interrupted] = combine_starts(["a"], [Record("", 0, True, why, "", 0, ())])
+    assert (interrupted.outcome, interrupted.why) == ("not tried", why)
+    [short] = combine_starts(["a"], [Record("", 0, True, "", "", 0, ())])
+    assert short.why.startswith("the job did too few steps")

@@ -22,7 +22,7 @@ from logparse.errors import UsageError
 from logparse.ingest import ingest
 from logparse.model import AFTER_SEARCH, SURENESS, Gain, Replay, Search
 from logparse.store import open_store
-from logparse.text import COLUMNS
+from logparse.text import line_width
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import W, everything, gemm
 from tests.analyzers.findings import test_exposed_communication, test_host_bound
@@ -104,8 +104,14 @@ def test_the_default_output(case: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     lines = print_screen(found_in(case, tmp_path), tmp_path)
     assert len(lines) <= screen.LINES
-    assert max(map(len, lines)) <= screen.COLUMNS
+    assert max(map(len, lines)) <= line_width()
     golden.check(GOLDEN / f"{case}.txt", "\n".join(lines) + "\n")
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = print_screen(found_in(case, tmp_path), tmp_path)
+    assert (len(narrow) <= screen.LINES, max(map(len, narrow)) <= 80) == (True, True)
+    assert [x.split()[:1] for x in narrow if x.startswith(" 1 ")] == [
+        x.split()[:1] for x in lines if x.startswith(" 1 ")
+    ]
 
 
 def test_the_first_line_says_that_no_file_could_be_written(tmp_path: Path) -> None:
@@ -180,9 +186,31 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     found = found_in("everything", tmp_path)
     lines = print_screen(found, tmp_path / ("long" * 30))
-    assert (len(lines) <= screen.LINES, max(map(len, lines)) <= screen.COLUMNS) == (True, True)
+    assert (len(lines) <= screen.LINES, max(map(len, lines)) <= line_width()) == (True, True)
     joined = re.sub(r"\\\n *", "", "\n".join(lines))
     assert f"D={tmp_path / ('long' * 30)}/overrides/" in joined, "a shell joins the parts of a path again"
+
+
+@pytest.mark.parametrize(
+    ("length", "rest"),
+    [
+        (3, "rest     1 with too small an effect on the step · logparse recommend --run rrr --explain N · all: -v"),
+        (30, f"rest     logparse recommend --run {'r' * 30} --explain N · all: -v"),
+        (45, f"rest     about each: --run {'r' * 45} --explain N · all: -v"),
+    ],
+)
+def test_a_command_in_the_last_line_is_never_cut(length: int, rest: str, tmp_path: Path) -> None:
+    """The number of changes that are too small to be listed is left out before the command is shortened."""
+    little = dict.fromkeys(("then_us", "low_us", "high_us"), 520.0)
+    action = replace(padded(2.0), now_us=540.0, **little)
+    found = replace(recommend(host(), Settings()), actions=(action,), run="r" * length)
+    assert screen.screen(found, screen.Written(tmp_path))[-1] == rest.replace("N", "1")
+
+
+def test_a_long_path_in_the_last_line_has_a_line_of_its_own(tmp_path: Path) -> None:
+    lines = print_screen(found_in("everything", tmp_path), tmp_path / ("long" * 30))
+    assert lines[-2].split()[0] == "rest"
+    assert lines[-2].endswith(" --explain N")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +226,7 @@ def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int,
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
     lines = screen.render_end(found, head, screen.Written(Path("overrides")), apply)
     assert len(lines) <= screen.LINES
-    assert max(map(len, lines)) <= screen.COLUMNS
+    assert max(map(len, lines)) <= line_width()
     todo = [x for x in lines if x.startswith((" 1 ", " 2 "))]
     why = [x for x in lines if x.startswith("why ")]
     assert (len(todo), len(why)) == shown
@@ -213,7 +241,7 @@ def test_nothing_essential_is_cut() -> None:
     setting = replace(setting, action=action, application=replace(setting.application, line=long))
     found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
     lines = screen.screen(found, screen.Written(Path("overrides")))
-    assert max(map(len, lines)) <= screen.COLUMNS
+    assert max(map(len, lines)) <= line_width()
     headline = " ".join(" ".join(lines[:3]).split())
     assert "1 more thing to do, larger but less sure" in headline, "the headline's end"
     assert not any(x.endswith("…") for x in lines), "what to change has lines of its own"
@@ -298,7 +326,7 @@ def test_a_long_title_is_cut_in_the_list_only(tmp_path: Path, monkeypatch: pytes
     title = "find faster solvers of MIOpen and hipBLASLt for many problems"
     monkeypatch.setattr(Search, "title", lambda remedy, problems: title)
     found = found_in("everything", tmp_path)
-    assert max(map(len, print_screen(found, tmp_path))) <= screen.COLUMNS
+    assert max(map(len, print_screen(found, tmp_path))) <= line_width()
     explained = " ".join(str(x).strip() for x in screen.explain_change(found, "search"))
     assert title in explained
 
@@ -340,7 +368,7 @@ def test_a_title_is_cut_only_if_the_screen_is_too_narrow(length: int, whole: boo
     todo = [replace(x, title="a longer title ".ljust(length, "x")) for x in conclusion.todo]
     lines = screen.todo_lines(todo, conclusion)
     assert (todo[0].title in lines[1]) == whole
-    assert max(map(len, lines)) <= COLUMNS
+    assert max(map(len, lines)) <= line_width()
 
 
 @pytest.mark.parametrize(("saved_us", "shows"), [(10.0, False), (60.0, True)])
@@ -385,7 +413,7 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     assert [x.name for x in verdict(found).todo] == ["rough", "exact", "host-bound"]
     how = 'model = apply.model(model, "rough")'
     lines = print_screen(found, tmp_path)
-    assert max(map(len, lines)) <= screen.COLUMNS
+    assert max(map(len, lines)) <= line_width()
     assert f"less precise: {how}" in " ".join("\n".join(lines).split())
     by_name = (
         "      results are less precise, so the action is not part of any total and is applied only by name alone: "

@@ -38,7 +38,7 @@ from logparse.libraries.own.job_trials import Record, Seen
 from logparse.model import Finding, Gain, Override, UseRows, problem_from_text, solution_from_text
 from logparse.output import UNCHECKED
 from logparse.store import Store, open_store
-from logparse.text import COLUMNS, LINES
+from logparse.text import LINES, line_width
 from tests.analyzers.compare.test_actions import Kind, job, steady
 from tests.analyzers.example import ARCH, gemm
 from tests.conftest import SAMPLES
@@ -380,7 +380,7 @@ def screen_of(said: list[str]) -> list[str]:
     """
     ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
     assert len(ending) <= LINES
-    assert max(map(len, ending)) <= COLUMNS
+    assert max(map(len, ending)) <= line_width()
     return ending
 
 
