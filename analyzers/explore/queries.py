@@ -251,12 +251,14 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
     "conditional_us": "coalesce(sum(saving_us) filter (saving_from = 'conditional'), 0)",
+    "at_least": "coalesce(bool_or(at_least and total_us > 0), false)",
     "borrowed": "list(distinct file order by file) filter (total_us > 0 and not own)",
 }
 """The sums that the function ``totals`` returns, each with its SQL.
 
 Only measured savings are added. A saving that an analyzer infers is an estimate, and is left out. Savings that rest on
-a condition are added up apart. ``borrowed`` lists the files of other runs with times that are in the sum.
+a condition are added up apart. ``at_least`` is True if a time in the sum is a lower bound. ``borrowed`` lists the files
+of other runs with times that are in the sum.
 """
 
 
@@ -432,8 +434,8 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def sum_time_by_kind(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """Return the time (µs) of the selected GEMMs and convolutions by kind of work, such as ``miopen wgrad``.
 
-    The kind with the most time is first. ``saving_us`` is the measured saving, and ``conditional_us`` is the one that
-    rests on a condition.
+    The kind with the most time is first. ``saving_us`` is the measured saving, ``estimated_us`` the estimated one, and
+    ``conditional_us`` the one that rests on a condition. ``at_least`` is True if a time in the sum is a lower bound.
     """
     where, parameters = chosen.where()
     # A kind is an operation or direction, and the library that runs it if the files name the library.
@@ -441,16 +443,20 @@ def sum_time_by_kind(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Da
         select concat(if(library = 'unknown', '', library || ' '), case direction when 'F' then 'forward'
                    when 'B' then 'dgrad' when 'W' then 'wgrad' else operation end) as kind,
                sum(total_us) as us, coalesce(sum(saving_us) filter (saving_from = 'measured'), 0) as saving_us,
-               coalesce(sum(saving_us) filter (saving_from = 'conditional'), 0) as conditional_us
+               coalesce(sum(saving_us) filter (saving_from = 'estimated'), 0) as estimated_us,
+               coalesce(sum(saving_us) filter (saving_from = 'conditional'), 0) as conditional_us,
+               coalesce(bool_or(at_least), false) as at_least
         from points where {where} and total_us > 0 group by 1 order by us desc, 1"""
     return con.execute(sql, parameters).df()
 
 
 class KernelRow(NamedTuple):
-    """A row of the table of kernels: all launches of one kernel by one operator with the same inputs.
+    """A row of the table of kernels: all launches of one kernel by one operator, of one GEMM or convolution or input.
 
     * ``calls``, ``us``: launches and time (µs) per step.
     * ``id``, ``label``: its GEMM or convolution, if any.
+    * ``input``: size and type of the operator's first input, such as ``32×256×56×56 float16``, if it is another
+      operator. Empty if the trace has no sizes.
     """
 
     kernel: str
@@ -461,6 +467,11 @@ class KernelRow(NamedTuple):
     us: float
     id: str | None
     label: str | None
+    input: str = ""
+
+
+_INPUT = r"'(\w+)\(([0-9,]+)\|'"
+"""SQL: the type and the sizes of the first input in the text of an operator (``libraries/torch_profiler``)."""
 
 
 def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> list[KernelRow]:
@@ -469,10 +480,14 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
     With ``problem``, return only the kernels of that GEMM or convolution.
     """
     sql = f"""
-        with named as (select problem, min(id) as id, any_value(label) as label from points group by problem)
-        select kernel, op, kind, calls, us, id, label
-        from kernels k left join named n on n.problem = k.problem and k.problem <> ''
-        where ? in ('', k.problem) order by us desc, kernel, op limit {most}"""
+        with named as (select problem, min(id) as id, any_value(label) as label from points group by problem),
+        sized as (select *, regexp_extract(operator, {_INPUT}, ['type', 'sizes']) as first from kernels),
+        shown as (select kernel, op, kind, sum(calls) as calls, sum(us) as us, id, label,
+                         if(id is null and first.sizes <> '', replace(first.sizes, ',', '×') || ' ' || first.type, '')
+                           as input
+                  from sized k left join named n on n.problem = k.problem and k.problem <> ''
+                  where ? in ('', k.problem) group by all)
+        from shown order by us desc, kernel, op, input limit {most}"""
     return [KernelRow(*row) for row in con.execute(sql, [problem]).fetchall()]
 
 
@@ -543,10 +558,26 @@ def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
     return frozenset(str(name) for (name,) in found)
 
 
+def analyzers(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
+    """Return the names of all analyzers with a finding about the selected GEMMs and convolutions."""
+    where, parameters = chosen.where()
+    found = con.execute(f"select distinct analyzer from points where {where} and analyzer is not null", parameters)
+    return frozenset(str(name) for (name,) in found.fetchall())
+
+
 def rows_of_todos(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Count the rows that each thing to do concerns. Maps the names of the things to do to these numbers."""
     found = con.execute("select todo, count(*) from (select unnest(todos) as todo from points) group by todo")
     return {str(name): int(count) for name, count in found.fetchall()}
+
+
+def rows_of_pairs(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
+    """Count the rows that two things to do both concern. The keys are pairs of names, each pair in both orders."""
+    found = con.execute(
+        """with each as (select rowid as row, unnest(todos) as todo from points)
+           select a.todo, b.todo, count(*) from each a join each b using (row) where a.todo <> b.todo group by all"""
+    )
+    return {(str(one), str(other)): int(count) for one, other, count in found.fetchall()}
 
 
 def has_kernels(con: duckdb.DuckDBPyConnection) -> bool:

@@ -57,7 +57,7 @@ LIMIT_BYTES = 3_000_000
 TOP = 500
 PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
 """Columns of the table that are printed on paper. All columns would be too wide for a page."""
-_DOWN = ("todos", "intensity", "sibling_us", "best_us", "library", "unit")
+_DOWN = ("todos", "analyzer", "intensity", "sibling_us", "best_us", "library", "unit")
 """Columns of the table ``points`` that the report's filters need, in addition to the columns that it shows."""
 
 
@@ -89,6 +89,7 @@ class _Run:
     other: str
     empty: frozenset[str]
     rows_of: Mapping[str, int]
+    shared: Mapping[tuple[str, str], int]
     traced: bool
     judged: bool = True
     finished: bool = True
@@ -154,6 +155,7 @@ def _make_fitting_report(
             other=called,
             empty=queries.empty_columns(con),
             rows_of=queries.rows_of_todos(con),
+            shared=queries.rows_of_pairs(con),
             traced=queries.has_kernels(con),
         )
         views = _views(con, known, ChartStyle(LIGHT, other, headed=False, mean=parts.mean_step(known)))

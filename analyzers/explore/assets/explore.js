@@ -224,10 +224,61 @@
     over.append(document.createElementNS('http://www.w3.org/2000/svg', 'title'));
     over.firstChild.textContent = new DOMParser().parseFromString(whole, 'text/html').body.textContent;
   });
+  // In a narrow window, such as that of a phone, plots stand one below the other, and long lines of text are broken, because
+  // plotly cuts them off. The figure gets as much higher.
+  const NARROW = 600, LETTER = 6.4, SIDE = 110, ENTRY = 19;  // px: SIDE is room for the names of lines
+  const broken = (text, width) => text.split('<br>').flatMap((line) => line.split(' ').reduce((lines, word) => {
+    const last = lines.length - 1, joined = `${lines[last]} ${word}`;
+    if (last >= 0 && joined.length * LETTER <= width) lines[last] = joined; else lines.push(word);
+    return lines;
+  }, []));
+  const narrowed = (figure, width) => {
+    if (!width || width >= NARROW) return figure;
+    const made = structuredClone(figure), { layout } = made, { margin } = layout, old = layout.height;
+    const axes = Object.keys(layout).filter((x) => /^[xy]axis\d*$/.test(x)), plots = axes.filter((x) => x[0] === 'x');
+    margin.l = Math.min(margin.l, SIDE);
+    let above = 0, inside = 0, below = 0;
+    const title = layout.title?.text && broken(layout.title.text, width - 30);
+    if (title) {
+      above = 18 * (title.length - layout.title.text.split('<br>').length);
+      layout.title.text = title.join('<br>');
+    }
+    for (const name of plots) {
+      const text = layout[name].title?.text || '', lines = broken(text, width - margin.l - margin.r + 2 * Math.min(margin.l, margin.r));
+      if (!text) continue;
+      if (layout[name].dtick === 'D2') Object.assign(layout[name], { dtick: undefined, nticks: 4 });
+      below = Math.max(below, 16 * (lines.length - text.split('<br>').length));
+      layout[name].title.text = lines.join('<br>');
+    }
+    layout.annotations = layout.annotations?.filter((x) => !x.bgcolor);  // names of marks, for which there is no room
+    if (plots.length > 1) {
+      const high = 0.75 * (old - margin.t - margin.b), gap = 110 + below, all = plots.length * (high + gap) - gap;
+      inside = all - (old - margin.t - margin.b);
+      axes.forEach((name) => {
+        const top = 1 - (((+name.slice(5) || 1) - 1) * (high + gap)) / all;
+        layout[name].domain = name[0] === 'x' ? [0, 1] : [Math.max(0, top - high / all), top];
+      });
+      // The first annotations are the titles of the plots (subplots of charts/figure.py).
+      plots.forEach((_, i) => Object.assign(layout.annotations[i], { x: 0.5, y: 1 - (i * (high + gap)) / all }));
+    }
+    const names = made.data.filter((x) => x.showlegend !== false && x.name).map((x) => x.name.length);
+    if (layout.legend?.yanchor === 'bottom') {  // below the plot: its entries stand in fewer columns
+      const columns = Math.max(1, Math.floor(width / (50 + Math.max(...names) * LETTER)));
+      below += Math.max(0, ENTRY * Math.ceil(names.length / columns) - 90);
+      layout.legend.maxheight = 1000;
+    }
+    layout.height = old + above + inside + below;
+    margin.t += above;
+    margin.b += below;
+    // What hangs from the top of the figure keeps its distance to it.
+    for (const x of [layout.title, layout.legend]) if (x?.y > 0.5) x.y = 1 - ((1 - x.y) * old + above) / layout.height;
+    return made;
+  };
   const drawn = new Map();  // by view: what it was drawn from, its plot (null: it has none) and the height of its box
   const fitted = (plot) => {
     if (plot.offsetParent && plot._fullLayout && Math.abs(plot.clientWidth - plot._fullLayout.width) >= 1) Plotly.Plots.resize(plot);
   };
+  const roomy = () => { const width = $('charts').clientWidth; return width < NARROW ? width : NARROW; };
   const attach = (view) => {
     const box = $('chart');
     put(box.style, 'display', view.plot ? '' : 'none');
@@ -250,9 +301,15 @@
     node.on('plotly_click', (event) => chosenIn({ points: event.points.map((x) => ({ customdata: x.customdata })) }, false));
     node.on('plotly_selected', (event) => event?.range && chosenIn({ range: event.range }, true));
   };
-  const draw = async (view, { figure, height }) => {
-    if (!figure) view.plot = null;
-    else Object.assign(view, { plot: view.plot || make('div'), height });
+  const draw = async (view, given) => {
+    if (!given.figure) view.plot = null;
+    const width = roomy(), figure = given.figure && narrowed(given.figure, width);
+    Object.assign(view, { given, width });
+    if (figure) {
+      // The box is higher than the chart by its edge.
+      const height = parseFloat(given.height) + figure.layout.height - given.figure.layout.height;
+      Object.assign(view, { plot: view.plot || make('div'), height: `${height}px` });
+    }
     attach(view);
     if (!figure) return;
     await plot(view.plot, figure);
@@ -284,7 +341,7 @@
     if (view.key === key) {
       asking.get('chart')?.abort();
       asking.delete('chart');
-      attach(view);
+      if (view.given?.figure && view.width !== roomy()) draw(view, view.given); else attach(view);
       renewed('chart');
       if (view.plot) here();
       busy();
@@ -701,7 +758,11 @@
   let resizing;
   new ResizeObserver(() => {
     clearTimeout(resizing);
-    resizing = setTimeout(() => document.querySelectorAll('#content .js-plotly-plot').forEach(fitted), 100);
+    resizing = setTimeout(() => {
+      const view = drawn.get(viewNow());
+      if (view?.given?.figure && view.width !== roomy()) draw(view, view.given);
+      document.querySelectorAll('#content .js-plotly-plot').forEach(fitted);
+    }, 100);
   }).observe($('page'));
   // For the report, which prints all its rows and charts.
   window.logparsePage = { table, drawHead, drawBody, themed, page, duration };

@@ -123,8 +123,7 @@
   };
   const isProblem = (mark) => typeof mark === 'string' && /^[0-9a-f]{12}$/.test(mark);
   const highlight = (figure, query) => {
-    const filters = new Set(['search', 'todo', ...Object.keys(DATA.numbers), ...DATA.facets.map((x) => x.name)]);
-    if (![...query.keys()].some((x) => filters.has(x))) return;
+    if (!isFiltered(query)) return;
     const shown = new Set(found(query).map((i) => rows.id[i]));
     for (const trace of figure.data) {
       if (!Array.isArray(trace.customdata) || !isProblem(trace.customdata[0]?.[0])) continue;
@@ -137,9 +136,29 @@
     for (const [name, [low, high]] of intervals) made.set(name, `${+low.toPrecision(6)}..${+high.toPrecision(6)}`);
     return `?${made}`;
   };
+  // Under a filter, what is about the whole run or about other rows is left out, because a second way to make it here would
+  // be one more place for its rules. WHOLE and FOLDS in components.py are the marks of the elements.
+  const FILTERS = ['search', 'todo', ...Object.keys(DATA.numbers), ...DATA.facets.map((x) => x.name)];
+  const isFiltered = (query) => FILTERS.some((x) => query.get(x));
+  const isElement = (x) => Array.isArray(x) && x.length === 3 && typeof x[0] === 'string' && x[1] && typeof x[1] === 'object' && !Array.isArray(x[1]);
+  const concerned = (given, names) => {
+    if (!Array.isArray(given)) return given;
+    if (!isElement(given)) return given.map((x) => concerned(x, names)).filter((x) => x !== undefined);
+    const [tag, attributes, inside] = given, about = attributes['data-about'];
+    if (attributes['data-whole'] || (about && !about.split('|').some((x) => names.has(x)))) return undefined;
+    const made = concerned(inside, names);
+    return attributes['data-folds'] ? made.filter((x) => x[0] !== 'summary') : [tag, attributes, made];
+  };
+  const WHOLE = 'Sums, bars, remarks and things to do of the whole run are hidden: clear the filters to see them.';
   const PARTS = {
     surroundings: ({ search }) => {
       const query = new URLSearchParams(search), made = structuredClone(DATA.views[viewOf(query)]);
+      if (isFiltered(query)) {
+        const names = new Set(found(query).flatMap((i) => [...rows.todos[i].split('|'), rows.analyzer[i]]));
+        for (const id of ['verdict', 'answer']) made[id] = concerned(made[id], names);
+        made.verdict.push(['p', {}, WHOLE]);
+        if (viewOf(query) === 'regret') made.intro = `${made.intro} The chart is of the whole run.`;
+      }
       const more_ = without(query, 'view', 'problem', 'table');
       // As Selection.on_tab of selection.py: a link to the comparison, or away from it, leaves out what a click has set.
       const some_ = without(more_, 'todo', 'mark', ...Object.keys(DATA.numbers));
@@ -230,10 +249,11 @@
       if (!figure?.data.some((x) => x.x?.length && x.x[0] !== null) && !figure?.data.some((x) => x.x?.bdata)) continue;  // nothing to draw
       const section = document.createElement('section'), head = document.createElement('h2'), box = document.createElement('div');
       head.textContent = DATA.titles[view];
+      box.className = 'plot';
       section.append(head, box);
       made.append(section);
       const light = await figureOf(figure, 'light');
-      light.layout = { ...light.layout, width: 700 };
+      light.layout = { ...light.layout, width: 900, height: Math.min(light.layout.height, 480) };
       for (const trace of light.data) {
         if (trace.type === 'scattergl') trace.type = 'scatter';
         delete trace.marker?.pattern;  // each bar with a pattern would take ten kilobytes of a PDF

@@ -58,6 +58,7 @@ def verdict_of(
         nothing_left=analysis.headline.startswith(NOTHING_WORTH_DOING),
         lines=analysis.lines,
         shows=dict(analysis.shows),
+        about=dict(analysis.about),
         actions=tuple(cards(analysis.recommendation, store, runs)),
         order=name_order(conclusion.todo),
         together=gains_text(conclusion),

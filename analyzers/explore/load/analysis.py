@@ -47,12 +47,14 @@ class Analysis:
     * ``found``: one row for each GEMM or convolution that can be made faster.
     * ``nearby``: how long similar GEMMs or convolutions take, where this is known (``NEARBY``).
     * ``shows``: for some of the lines, the query string of the page's view that shows what the line is about.
+    * ``about``: for some of the lines, the analyzer whose findings the line sums up.
     """
 
     run: str
     headline: str
     lines: tuple[str, ...]
     shows: Mapping[str, str]
+    about: Mapping[str, str]
     compared: pd.DataFrame
     found: pd.DataFrame
     nearby: pd.DataFrame
@@ -84,12 +86,14 @@ def analyse(
     limit = limit or [x.message for x in result.remarks[:1]]
     compared = picks_vs_best(tables, settings)
     slow = Selection(view="weights", between={"sibling_ratio": (settings.slow_factor, MOST_TIMES)}).url()
+    single = {x.analyzer for x in result.findings if x.problem is not None}
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else of.headline,
         lines=tuple(dict.fromkeys([*limit, *messages])),
         shows={x.message: slow for x in result.remarks if x.analyzer == slow_wrw.NAME and x.evidence.details["slow"]},
+        about={x.message: x.analyzer for x in result.remarks if x.analyzer in single},
         compared=compared[~compared["apart"].astype(bool)],
         found=_with_actions(tabulate_findings(result.findings), result, {layout_transposes.NAME: transposed(tables)}),
         nearby=_find_similar_times(tables, settings),

@@ -127,6 +127,8 @@ class PageVerdict:
     lines: tuple[str, ...] = ()
     shows: Mapping[str, str] = field(default_factory=dict)
     """For some of the lines, the query string of the page's view that shows what the line is about."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """For some of the lines, the analyzer whose findings the line sums up."""
     actions: tuple[Card, ...] = ()
     """Things to do, the most worthwhile first."""
     order: str = ""
@@ -156,6 +158,7 @@ class PageVerdict:
             headline=known["headline"],
             lines=tuple(known["lines"]),
             shows=known["shows"],
+            about=known["about"],
             actions=tuple(
                 Card(**{**x, "commands": tuple((label, line) for label, line in x["commands"])})
                 for x in known["actions"]

@@ -49,6 +49,15 @@ def _data(**attributes: str) -> dict[str, Any]:
     return {f"data_{name}": value for name, value in attributes.items()}
 
 
+WHOLE, FOLDS = _data(whole="1"), _data(folds="1")
+"""Marks for the report, whose script ``assets/report.js`` cannot make parts of the page again under a filter.
+
+* ``WHOLE``: the element is about the whole run, so it is left out under a filter. An element with the attribute
+  ``data-about`` stays if one of its names (of analyzers or things to do, with ``|`` between them) concerns a row.
+* ``FOLDS``: under a filter, what is left of the content is shown without a click.
+"""
+
+
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection, alike: Collection[str] = ()) -> list[object]:
     """Return the list of runs for the header of the web page.
 
@@ -231,14 +240,15 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series | None) -> li
         noun = "problem has" if totals["problems"] == 1 else "problems have"
         once = "" if totals["called"] else " (each counted as one call, because no file of the run counts the calls)"
         made += [
-            html.h2(verdict_of(totals)),
+            html.h2(verdict_of(totals), **WHOLE),
             html.p(
                 f"{int(totals['problems']):,} {noun} a time in both runs{once}; "
-                f"faster and slower: beyond {NOISE:.0%} and noise."
+                f"faster and slower: beyond {NOISE:.0%} and noise.",
+                **WHOLE,
             ),
         ]
     if picks:
-        made.append(html.h2(f"{picks:,} of {pluralize(int(totals['picked']), 'problem')} with another pick"))
+        made.append(html.h2(f"{picks:,} of {pluralize(int(totals['picked']), 'problem')} with another pick", **WHOLE))
         only = (
             "no problem was timed in the same way (for example by traces) in both runs, so the runs' own times are not "
             "compared."
@@ -252,7 +262,8 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series | None) -> li
             html.p(
                 f"The kernels alone, timed in a benchmark: {_of_both_picks(totals)} at the calls of "
                 f"{here}{_logged(known.calls, there)}. {file} has "
-                f"these times of both picks, for {which}. The two runs themselves were not timed."
+                f"these times of both picks, for {which}. The two runs themselves were not timed.",
+                **WHOLE,
             )
         )
     apart = {"vanished": f"only in {there}", "new": f"only in {here}"}
@@ -475,12 +486,14 @@ def verdict(
     chosen: Selection,
     change: Sequence[str] = (),
     unlogged: str = "",
+    left: Collection[str] = (),
 ) -> list[object]:
     """Return the top of the web page: what to do first, sums over the table's rows, and remarks of the analyzers.
 
     * ``total``: these sums (``queries.totals``). None if they are not known yet.
     * ``change``: sentences about what changed from the earlier run. The first is the headline.
     * ``unlogged``: what of the earlier run is not judged (``list_unlogged``).
+    * ``left``: names of the analyzers whose findings are among the selected rows.
     """
     headline = make_printable(capitalize_first(known.headline or "no verdict"))
     # What changed comes first, because it is what the user asks.
@@ -494,18 +507,22 @@ def verdict(
         *(changed if change else [html.strong(headline)]),
         html.p(html.span("", class_="bone"), class_="skeleton") if total is None else _sums(total, run, chosen),
     ]
-    return made + _remarks(known, chosen)
+    return made + _remarks(known, chosen, left)
 
 
-def _remarks(known: PageVerdict, chosen: Selection) -> list[object]:
-    """Return the analyzers' remarks. Most of them are folded away."""
-    remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
-    texts = [_remark(x, known.shows.get(x), chosen) for x in known.lines]
-    made: list[object] = [html.p(x, class_="remark") for x in texts[:remarks]]
-    if more := texts[remarks:]:
-        noun = "more" if remarks else "remark" if len(more) == 1 else "remarks"
+def _remarks(known: PageVerdict, chosen: Selection, left: Collection[str]) -> list[object]:
+    """Return the analyzers' remarks. Most of them are folded away, under a filter those about the whole run."""
+    shown = known.lines[:REMARKS] if not chosen.filters else [x for x in known.lines if known.about.get(x) in left]
+    if chosen.view != "overview":
+        shown = ()
+    texts = {x: _remark(x, known.shows.get(x), chosen) for x in known.lines}
+    tags = {x: _data(about=known.about[x]) if x in known.about else WHOLE for x in known.lines}
+    made: list[object] = [html.p(texts[x], class_="remark", **tags[x]) for x in shown]
+    if more := [x for x in known.lines if x not in shown]:
+        noun = "more" if shown and not chosen.filters else "remark" if len(more) == 1 else "remarks"
         about = " about the whole run" if chosen.filters else ""
-        made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), html.ul([html.li(x) for x in more])]))
+        items = html.ul([html.li(texts[x], **tags[x]) for x in more])
+        made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), items], **FOLDS))
     return made
 
 
@@ -513,7 +530,8 @@ def _sums(total: pd.Series, run: str, chosen: Selection) -> html.Element:
     """Say how many calls, problems and how much time the selected rows of the table have."""
     calls = f"{format_calls(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
-    time = f", {duration(total_us)} (calls × time of a call{_name_borrowed(total)})" if total_us > 0 else ""
+    least = "≥ " * bool(total["at_least"])
+    time = f", {least}{duration(total_us)} (calls × time of a call{_name_borrowed(total)})" if total_us > 0 else ""
     once = (
         ""
         if calls or not total["problems"]
@@ -529,7 +547,8 @@ def _sums(total: pd.Series, run: str, chosen: Selection) -> html.Element:
     if total["conditional_us"] > 0 and chosen.filters:
         saving += f"; {duration(float(total['conditional_us']))} to save if {find_db_choice.ASSUMES}"
     return html.p(
-        f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}."
+        f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {make_printable(run)}.",
+        **WHOLE,
     )
 
 
@@ -591,11 +610,13 @@ class Leads(NamedTuple):
       cards then lead nowhere.
     * ``traced``: True if the timeline shows something.
     * ``download``: URL of the files, empty without files.
+    * ``shared``: the number of rows that two things to do both concern, by their names.
     """
 
     rows_of: Mapping[str, int] | None
     traced: bool
     download: str = ""
+    shared: Mapping[tuple[str, str], int] = MappingProxyType({})
 
 
 def answer(
@@ -625,16 +646,19 @@ def answer(
     else:
         made = _split_bar(parts, chosen, untimed)
     shown = [x for x in actions if about is None or x.name in about]
-    cards = [_card(x, n, leads, chosen) for n, x in enumerate(shown, 1)]
+    # A card keeps its number under a filter, because other cards name it.
+    names = [x.name for x in actions]
+    cards = [_card(x, names.index(x.name) + 1, names, leads, chosen) for x in shown]
     if "first" in order and len(shown) > 1:
         first = f"What to do, {order.removeprefix('to do, ')}"
-        made.append(html.p(html.b(first), class_="order", title=sentence(WORDS["measured first"])))
+        made.append(html.p(html.b(first), class_="order", title=sentence(WORDS["measured first"]), **WHOLE))
     if cards:
         made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
-        made.append(html.details([html.summary(f"{len(rest)} more things to do"), html.ul(rest, class_="cards")]))
+        folded = [html.summary(f"{len(rest)} more things to do"), html.ul(rest, class_="cards")]
+        made.append(html.details(folded, **FOLDS))
     if together and about is None:
-        made.append(html.p(sentence(together), class_="faint"))
+        made.append(html.p(sentence(together), class_="faint", **WHOLE))
     words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
     means = [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]
     entries = [x for term, meaning in WORDS.items() for x in (html.dt(term), html.dd(meaning))]
@@ -648,22 +672,23 @@ def answer(
 
 
 def _time_bar(time: TimeSplit) -> list[object]:
-    parts = [(name, us, 0.0, 0.0) for name, us in time.parts if us > 0]
-    total = sum(us for _, us, *_ in parts)
+    parts = [_Part(name, us) for name, us in time.parts if us > 0]
+    total = sum(x.us for x in parts)
     return _bar(f"{time.title}: {duration(total)}", parts) if parts else []
 
 
 def _split_bar(parts: pd.DataFrame, chosen: Selection, untimed: float) -> list[object]:
-    columns = (parts[x].tolist() for x in ("kind", "us", "saving_us", "conditional_us"))
+    columns = (parts[x].tolist() for x in ("kind", "us", "saving_us", "estimated_us", "conditional_us", "at_least"))
     rows = [
-        (str(kind), float(us), min(float(saved), float(us)), float(perhaps))
-        for kind, us, saved, perhaps in zip(*columns, strict=True)
+        _Part(str(kind), us, min(saved, us), min(estimated, us - min(saved, us)), perhaps, bool(at_least))
+        for kind, us, saved, estimated, perhaps, at_least in zip(*columns, strict=True)
     ]
     if not rows:
         return []
     what = "Selected problems" if chosen.filters else "Problems"
     gap = f", nor are {format_calls(untimed)} calls without a time" if untimed > 0 else ""
-    head = f"{what}: {duration(sum(us for _, us, *_ in rows))} (calls × time; other kernels are not in it{gap})"
+    least = "≥ " * any(x.at_least for x in rows)
+    head = f"{what}: {least}{duration(sum(x.us for x in rows))} (calls × time; other kernels are not in it{gap})"
     return _bar(head, rows)
 
 
@@ -671,37 +696,63 @@ _PARTS = 9
 """Largest number of kinds of work in a bar. If there are more, the last part is the sum of the others."""
 
 
-def _bar(head: str, parts: Sequence[tuple[str, float, float, float]]) -> list[object]:
-    """Return a bar that shows how time is divided among kinds of work, and its legend. Idle time is never in "other".
+class _Part(NamedTuple):
+    """A part of a bar that shows how time is divided: a kind of work.
 
-    Each entry of ``parts`` is a tuple: the name of the kind, its time (µs), how much of this time can be saved (µs),
-    and how much more can be saved if a condition holds (µs).
+    * ``us``: its time, µs.
+    * ``saved``, ``estimated``: how much of it can be saved, by measured times and by estimates, µs.
+    * ``perhaps``: how much more can be saved if a condition holds, µs.
+    * ``at_least``: True if a time in it is a lower bound.
+    """
+
+    name: str
+    us: float
+    saved: float = 0.0
+    estimated: float = 0.0
+    perhaps: float = 0.0
+    at_least: bool = False
+
+
+def _bar(head: str, parts: Sequence[_Part]) -> list[object]:
+    """Return a bar that shows how time is divided among kinds of work, and its legend.
+
+    Idle time is never in "other".
     """
     if len(parts) > _PARTS:
-        idle = [x for x in parts if x[0] == "idle"]
-        kinds = [x for x in parts if x[0] != "idle"]
+        idle = [x for x in parts if x.name == "idle"]
+        kinds = [x for x in parts if x.name != "idle"]
         room = _PARTS - 1 - len(idle)
         rest = kinds[room:]
-        sums = sum(x[1] for x in rest), sum(x[2] for x in rest), sum(x[3] for x in rest)
-        parts = [*kinds[:room], ("other", *sums), *idle]
-    total = sum(us for _, us, *_ in parts)
+        us, saved = sum(x.us for x in rest), sum(x.saved for x in rest)
+        estimated, perhaps = sum(x.estimated for x in rest), sum(x.perhaps for x in rest)
+        parts = [*kinds[:room], _Part("other", us, saved, estimated, perhaps, any(x.at_least for x in rest)), *idle]
+    total = sum(x.us for x in parts)
     bar, legend = [], []
-    for name, us, saved, perhaps in parts:
-        for share, what, more in ((us - saved, "", ""), (saved, " to-save", ", can be saved, by measured times")):
+    for name, us, saved, estimated, perhaps, at_least in parts:
+        least = "≥ " * at_least
+        for share, look, more in (
+            (us - saved - estimated, "", ""),
+            (saved, " to-save", ", can be saved, by measured times"),
+            (estimated, " to-gain", ", can be saved, by estimates"),
+        ):
             if share > 0:
                 text = f"{make_printable(name)}: {duration(share)}{more}"
-                bar.append(html.span(class_=_look(name) + what, style=f"width:{100 * share / total:.2f}%", title=text))
+                bar.append(html.span(class_=_look(name) + look, style=f"width:{100 * share / total:.2f}%", title=text))
         can = f", {duration(saved)} to save" if saved > 0 else ""
+        can += f", ≈ {duration(estimated)} to save" if estimated > 0 else ""
         can += f", perhaps {duration(perhaps)} to save" if perhaps > 0 else ""
-        words = f" {make_printable(name)} {duration(us)} ({percent(us / total)}{can})"
+        words = f" {make_printable(name)} {least}{duration(us)} ({percent(us / total)}{can})"
         legend.append(html.span([html.i(class_=_look(name)), words]))
-    if any(saved > 0 for _, _, saved, _ in parts):
+    if any(x.saved > 0 for x in parts):
         legend.append(html.span([html.i(class_="k to-save"), " hatched: can be saved, by measured times"]))
-    label = ", ".join(f"{percent(us / total)} {make_printable(name)}" for name, us, *_ in parts)
+    if any(x.estimated > 0 for x in parts):
+        lighter = "lighter: by estimates" if any(x.saved > 0 for x in parts) else "hatched: can be saved, by estimates"
+        legend.append(html.span([html.i(class_="k to-gain"), f" {lighter}"]))
+    label = ", ".join(f"{percent(x.us / total)} {make_printable(x.name)}" for x in parts)
     return [
-        html.p(html.b(head), class_="time"),
-        html.div(bar, class_="time-bar", role="img", **_aria(label=label)),
-        html.p(legend, class_="legend"),
+        html.p(html.b(head), class_="time", **WHOLE),
+        html.div(bar, class_="time-bar", role="img", **_aria(label=label), **WHOLE),
+        html.p(legend, class_="legend", **WHOLE),
     ]
 
 
@@ -712,10 +763,11 @@ def _look(name: str) -> str:
     return f"k k-{kind.replace(' ', '-')}{still}"
 
 
-def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.Element:
+def _card(action: Card, number: int, names: Sequence[str], leads: Leads, chosen: Selection) -> html.Element:
     """Return the card of one thing to do, as an element of the web page.
 
-    It is a link to the rows or the part of the timeline that it concerns.
+    It is a link to the rows or the part of the timeline that it concerns. ``names`` are the names of all things to do
+    in their order.
     """
     rows = (leads.rows_of or {}).get(action.name, 0)
     where = None
@@ -737,6 +789,10 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
     basis = [html.span(f" · {make_printable(action.basis)}.", class_="basis")] if action.basis else []
     how = [sentence(x) for x in (action.changes, action.detail) if x]
+    # Rows that an earlier card also counts are not to be counted twice.
+    both, earlier = max(((leads.shared.get((x, action.name), 0), -n) for n, x in enumerate(names[: number - 1], 1)),
+                        default=(0, 0))  # fmt: skip
+    which = f"{both:,} of its {pluralize(rows, 'problem')} {'is' if both == 1 else 'are'} also in {-earlier}."
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     joined = [x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]
     return html.li(
@@ -749,10 +805,12 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
                 else []
             ),
             html.p([html.b("How: "), *_prose(" ".join(how))]),
+            html.p(which, class_="basis") if both and rows else None,
             *boxed,
             # The line has its place before the lead is known, so that the cards do not move.
             html.p([*(joined or ["\u00a0"]), copy], class_="ends") if ends or copy or leads.rows_of is None else None,
-        ]
+        ],
+        **_data(about=action.name),
     )
 
 
@@ -842,13 +900,14 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
             html.p("This run has no trace, so its kernels are unknown. Next: logparse capture --trace.", class_="faint")
         ]
     head = [
-        html.th(x, scope="col") for x in ("Kernel", "Kind", "Time", "Share", "Launches", "Each", "Operator", "Problem")
+        html.th(x, scope="col")
+        for x in ("Kernel", "Kind", "Time", "Share", "Launches", "Each", "Operator", "Problem or input")
     ]
     body = []
     names = shorten_names([make_printable(solution_name(f"kernel:{x.kernel}")) for x in rows], _KERNEL_LETTERS)
     ops = shorten_names([make_printable(x.op) for x in rows], _KERNEL_LETTERS)
     for x, name, op in zip(rows, names, ops, strict=True):
-        link = html.link(make_printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else ""
+        link = html.link(make_printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else x.input
         here = "here" if (x.id and x.id == chosen.problem) or (chosen.mark and x.kind == chosen.mark) else ""
         body.append(
             html.tr(
@@ -860,7 +919,7 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
                     html.td(format_calls(x.calls), class_="number"),
                     html.td(duration(x.us / x.calls) if x.calls else "", class_="number"),
                     html.td(op, title=make_printable(x.op)),
-                    html.td(link, title=make_printable(x.label or "")),
+                    html.td(link, title=make_printable(x.label or x.input)),
                 ],
                 class_=here,
             )

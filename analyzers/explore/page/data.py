@@ -26,7 +26,7 @@ from analyzers.explore.load.job import (
     PageVerdict,
 )
 from analyzers.explore.load.reader import StoreReading
-from analyzers.explore.queries import empty_columns, has_kernels, rows_of_todos
+from analyzers.explore.queries import empty_columns, has_kernels, rows_of_pairs, rows_of_todos
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
@@ -83,6 +83,8 @@ class PageData:
         """Columns of the web page's table that have no value in any row."""
         self.rows_of: Mapping[str, int] = {}
         """The number of rows that each thing to do concerns, by its name."""
+        self.shared: Mapping[tuple[str, str], int] = {}
+        """The number of rows that two things to do both concern, by their names."""
         self.traced = False
         """True if the run has a trace with kernels."""
         self.error = ""
@@ -259,6 +261,7 @@ class PageData:
         with self._con.cursor() as con:
             con.execute(f"use {tables}")
             self.empty, self.rows_of, self.traced = empty_columns(con), rows_of_todos(con), has_kernels(con)
+            self.shared = rows_of_pairs(con)
         self._tables = tables
 
 
@@ -282,6 +285,7 @@ class Pages:
             return first
         first.wait_for_headline()  # Then the runs of the first page are known.
         wanted = (chosen.run or first.run, chosen.compare or first.other)
+        self._find_new_runs(chosen)
         # A run is never compared with itself.
         wanted = (wanted[0], "" if wanted[0] == wanted[1] else wanted[1])
         ordered = later_first(first.runs, *wanted)
@@ -297,6 +301,15 @@ class Pages:
                 # megabytes.
                 self._others.pop(old).close()
             return page
+
+    def _find_new_runs(self, chosen: Selection) -> None:
+        """Read the names of the store's runs again if the user selected one that the first page does not know.
+
+        It may have been read into the store after the page was started.
+        """
+        first = self.first
+        if first.runs and any(x not in ("", first.other, *first.runs) for x in (chosen.run, chosen.compare)):
+            first.runs = open_store(first.url).runs()
 
     def unknown(self, chosen: Selection) -> str:
         """Return the name of a run that the user selected but that does not exist. Empty if all exist."""

@@ -78,6 +78,7 @@ class Known(Protocol):
     other: str
     empty: frozenset[str]
     rows_of: Mapping[str, int]
+    shared: Mapping[tuple[str, str], int]
     traced: bool
 
     @property
@@ -134,7 +135,9 @@ def _verdict(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection | N
         return components.skeleton()
     if con is None:
         return components.verdict(known.verdict, None, known.run, chosen)
-    return components.verdict(known.verdict, queries.totals(con, chosen), known.run, chosen, *_change(con, known))
+    total, (changed, unlogged) = queries.totals(con, chosen), _change(con, known)
+    left = queries.analyzers(con, chosen) if chosen.filters else ()
+    return components.verdict(known.verdict, total, known.run, chosen, changed, unlogged, left)
 
 
 def _find_missing_tabs(known: Known) -> dict[str, str]:
@@ -172,7 +175,7 @@ def _what_to_do(known: Known, chosen: Selection, con: duckdb.DuckDBPyConnection 
         return components.answer(of.actions, of.time, None, chosen, leads, order=of.order, together=of.together)
     about = queries.todos(con, chosen) if chosen.filters else None
     parts, untimed = queries.sum_time_by_kind(con, chosen), queries.totals(con, chosen)["untimed_calls"]
-    leads = components.Leads(known.rows_of, known.traced, files)
+    leads = components.Leads(known.rows_of, known.traced, files, known.shared)
     return components.answer(of.actions, of.time, parts, chosen, leads, about, untimed, of.order, of.together)
 
 

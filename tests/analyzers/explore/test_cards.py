@@ -236,7 +236,10 @@ def test_an_unknown_saving_stands_beside_no_number(
     )
     recommendation = replace(nothing_found, findings=found)
     for todo, made in zip(verdict(recommendation).todo, cards(recommendation), strict=True):
-        card, of = texts(_card(made, 1, Leads({}, traced=False), Selection())), [found[n - 1] for n in todo.findings]
+        card, of = (
+            texts(_card(made, 1, (), Leads({}, traced=False), Selection())),
+            [found[n - 1] for n in todo.findings],
+        )
         assert (made.gain == "unknown") != ("→" in card or "up to" in card)
         known = any(x.saving_us is not None or x.per_call_us is not None for x in of)
         assert (made.gain == "unknown") != known, "the time now is known, so any saving is"

@@ -195,6 +195,23 @@ def test_compare_takes_a_store_a_run_or_both(two_runs: Store, sampled: Store) ->
 
 
 @pytest.mark.usefixtures("read_here")
+def test_a_run_that_is_read_while_the_page_is_open_is_found(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", create=True)
+    record(store, [make_time(F, "ConvAsm", 187.0)], run="first", name="a.HIP.fdb.txt", format="miopen-find-db")
+    pages = Pages(PageData(store.url))
+    try:
+        client = application(pages).test_client()
+        assert "no run “later”" in str(part(client, "surroundings", search="?run=later")["verdict"])
+        record(store, [make_time(F, "ConvAsm", 93.0)], run="later", name="b.HIP.fdb.txt", format="miopen-find-db")
+        assert pages.of(from_url("?run=later")).wait(300)
+        answer = part(client, "surroundings", search="?run=later")
+        assert "Run later." in str(answer["verdict"])
+        assert "run=later" in str(part(client, "surroundings", search="")["runs"]), "the list has it, too"
+    finally:
+        pages.close()
+
+
+@pytest.mark.usefixtures("read_here")
 def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) -> None:
     first = PageData(two_runs.url)
     pages = Pages(first)

@@ -154,6 +154,25 @@ def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
     assert empty.layout["annotations"][0]["text"] == NOTHING
 
 
+def test_rows_of_the_table_of_kernels_differ_in_what_they_show() -> None:
+    """Launches by one operator differ by its first input. If they do not, they are one row."""
+    operator = "operator aten::norm float16({},{}|4,1) float32(8|1)"
+    made = [("k", "aten::norm", operator.format(*x), "", "other", 1.0, us) for x, us in
+            (((2, 4), 5.0), ((3, 4), 4.0), ((2, 4), 3.0))]  # fmt: skip
+    made.append(("k", "aten::norm", "operator aten::norm float16(2,4|1,2)", "", "other", 2.0, 1.0))
+    with queries.open_points(pd.DataFrame({"problem": ["p"], "id": ["i"], "label": ["TN 1×1×1"]})) as con:
+        names = ["kernel", "op", "operator", "problem", "kind", "calls", "us"]
+        con.register("made_", pd.DataFrame(made, columns=names))
+        con.execute("create table kernels as from made_")
+        rows = queries.kernels(con, 10)
+        assert [(x.input, x.calls, x.us) for x in rows] == [("2×4 float16", 4.0, 9.0), ("3×4 float16", 1.0, 4.0)]
+        con.execute(
+            "insert into kernels values ('k', 'aten::mm', 'operator aten::mm half(2,2|2,1)', 'p', 'GEMM', 1, 7)"
+        )
+        (of_problem,) = queries.kernels(con, 10, "p")
+    assert (of_problem.label, of_problem.input) == ("TN 1×1×1", "")
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
 def test_each_kind_of_work_has_its_own_colour(place: int) -> None:
     """Each kind of GPU work has its own colour, and no two colours look alike.

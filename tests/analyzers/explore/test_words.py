@@ -48,7 +48,7 @@ def test_each_certainty_is_explained() -> None:
 
 
 def drawn(*cards: Card, order: str = "") -> str:
-    split = pd.DataFrame({"kind": [], "us": [], "saving_us": [], "conditional_us": []})
+    split = pd.DataFrame({x: [] for x in ("kind", "us", "saving_us", "estimated_us", "conditional_us", "at_least")})
     return texts(components.answer(cards, None, split, Selection(), Leads({}, traced=False), order=order))
 
 
@@ -129,11 +129,51 @@ def _join_texts(component: Any) -> str:
     return component if isinstance(component, str) else _join_texts(component.children)
 
 
-def test_the_bar_says_that_hatched_savings_are_measured() -> None:
-    """Estimated savings are not in the bar, although a card may promise a larger one."""
-    split = pd.DataFrame({"kind": ["GEMM"], "us": [9.0], "saving_us": [3.0], "conditional_us": [0.0]})
-    shown = components.answer((), None, split, Selection(), Leads({}, traced=False))
-    assert "hatched: can be saved, by measured times" in texts(shown)
+def test_the_bar_tells_measured_savings_from_estimated_ones() -> None:
+    """Estimated savings are hatched lighter. A part with times that are lower bounds is a lower bound, too."""
+
+    def shown(saved: float, estimated: float, *, at_least: bool) -> list[Any]:
+        amounts = {"us": [9.0], "saving_us": [saved], "estimated_us": [estimated], "conditional_us": [0.0]}
+        split = pd.DataFrame({"kind": ["GEMM"], **amounts, "at_least": [at_least]})
+        return components.answer((), None, split, Selection(), Leads({}, traced=False))
+
+    measured = texts(shown(3.0, 0.0, at_least=False))
+    assert "hatched: can be saved, by measured times" in measured
+    assert "lighter" not in measured
+    assert "GEMM 9 µs" in measured
+    both = shown(3.0, 2.0, at_least=True)
+    assert "GEMM ≥ 9 µs (100%, 3 µs to save, ≈ 2 µs to save)" in texts(both)
+    assert "lighter: by estimates" in texts(both)
+    (bar,) = (x for x in both if x.attributes.get("class") == "time-bar")
+    assert [(x.attributes["class"], x.attributes["style"]) for x in bar.children] == [
+        ("k k-GEMM", "width:44.44%"), ("k k-GEMM to-save", "width:33.33%"), ("k k-GEMM to-gain", "width:22.22%"),
+    ]  # fmt: skip
+    assert "hatched: can be saved, by estimates" in texts(shown(0.0, 2.0, at_least=False))
+
+
+def test_a_later_card_says_how_many_of_its_rows_an_earlier_one_also_has() -> None:
+    cards = [replace(CARD, name="a"), replace(CARD, name="b")]
+    leads = Leads({"a": 41, "b": 14}, traced=False, shared={("a", "b"): 10, ("b", "a"): 10})
+    shown = texts(components.answer(cards, None, None, Selection(), leads))
+    assert shown.count("10 of its 14 problems are also in 1.") == 1
+    assert "also in 2" not in shown
+    filtered = texts(components.answer(cards, None, None, Selection(search="x"), leads, about={"b"}))
+    assert "2. " in filtered, "a card keeps its number under a filter"
+
+
+def test_a_remark_about_the_selected_rows_is_shown_and_others_are_folded() -> None:
+    known = PageVerdict(headline="do it", lines=("the host waits", "W is slow"), about={"W is slow": "slow-wrw"})
+    chosen = Selection(values={"direction": ("W",)})
+
+    def remarks(*left: str) -> tuple[list[str], str]:
+        made: list[Any] = components.verdict(known, None, "r", chosen, left=left)
+        shown = [x for x in made if x.attributes.get("class") == "remark"]
+        return [texts(x) for x in shown], texts([x for x in made if x.tag == "details"])
+
+    assert remarks("slow-wrw")[0] == ["W is slow."]
+    assert "1 remark about the whole run" in remarks("slow-wrw")[1]
+    assert remarks()[0] == []
+    assert "2 remarks about the whole run" in remarks()[1]
 
 
 def test_what_a_run_does_not_log_is_no_change_of_the_job() -> None:
@@ -183,7 +223,7 @@ def test_what_changed_is_said_before_what_is_left() -> None:
         f"a → b: 4 of 17 picks changed; {proposed.replace('`', '')}; whether the job got faster is not known"
     )
     amounts = {"calls": 9.0, "problems": 17, "total_us": 5.0, "untimed_calls": 0.0, "unit": "run", "saving_us": 0.0}
-    total = pd.Series({**amounts, "conditional_us": 0.0, "borrowed": ["bench.txt (run a)"]})
+    total = pd.Series({**amounts, "conditional_us": 0.0, "at_least": False, "borrowed": ["bench.txt (run a)"]})
     unlogged = components.list_unlogged(known, ("b", "a"))
     shown = texts(components.verdict(known, total, "b", Selection(view="compare"), changed, unlogged))
     assert "In run b, nothing worth doing: no better solution is known" in shown
