@@ -119,7 +119,7 @@ def capture(
     store: opt.Store = None,
     run: opt.Label = None,
     markers: Annotated[
-        bool, option("Let hipBLASLt mark its calls as roctx ranges, for rocprofv3.", "--markers")
+        bool, option("Let hipBLASLt mark its calls as roctx ranges, for rocprofv3.", "--markers", hidden=True)
     ] = False,
     tunableop: Annotated[
         bool, option("Let TunableOp record the matrix products for which it has no tuned row.")
@@ -300,7 +300,9 @@ def recommend(
     ] = None,
     n: opt.Count = None,
     min_gain: Annotated[str, option("Propose no change that saves less than this share of a call's time.")] = "3%",
-    min_saving: Annotated[float, option("Leave out findings that save less than this (µs per run).", min=0.0)] = 0.0,
+    min_saving: Annotated[
+        float, option("Leave out findings that save less than this (µs per run).", min=0.0, hidden=True)
+    ] = 0.0,
     own: Annotated[
         opt.Words,
         option("Override files that the job reads now. Their rows for other calls are kept in the new files."),
@@ -308,11 +310,20 @@ def recommend(
     confirmed: Annotated[bool, option("Write only overrides that `logparse replay` confirmed.", "--confirmed")] = False,
     max_rows: Annotated[
         int | None,
-        option("Write at most this many rows per override file, the most valuable first.", "--rows-per-file", min=1),
+        option(
+            "Write at most this many rows per override file, the most valuable first.",
+            "--rows-per-file",
+            min=1,
+            hidden=True,
+        ),
     ] = None,
     ladder: Annotated[
         int | None,
-        option("Also write hipBLASLt rows for sizes between the measured ones, at multiples of this number.", min=1),
+        option(
+            "Also write hipBLASLt rows for sizes between the measured ones, at multiples of this number.",
+            min=1,
+            hidden=True,
+        ),
     ] = None,
     steps: Annotated[
         int | None, option("Number of training steps in the logs. [default: counted in the traces]", min=1)
@@ -386,12 +397,16 @@ def replay(
                 "--ladder N` needs these times to write rows for the sizes between."
             ),
             min=1,
+            hidden=True,
         ),
     ] = None,
     budget: Annotated[str | None, option("Stop after this time, for example 90s, 10m or 1.5h.")] = None,
-    silence: Annotated[str, option("Kill a measuring process that reports nothing for this time.")] = "60s",
+    silence: Annotated[
+        str, option("Kill a measuring process that reports nothing for this time.", hidden=True)
+    ] = "60s",
     workspace: Annotated[
-        int | None, option("Workspace per call in bytes. [default: the size in the logs, else PyTorch's]", min=0)
+        int | None,
+        option("Workspace per call in bytes. [default: the size in the logs, else PyTorch's]", min=0, hidden=True),
     ] = None,
     resume: Annotated[
         bool,
@@ -411,6 +426,7 @@ def replay(
                 "memory."
             ),
             "--hot",
+            hidden=True,
         ),
     ] = False,
     only: Annotated[
@@ -515,8 +531,8 @@ def sql(
     query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
     store: opt.Store = None,
     run: Annotated[str | None, option("Query only this run.")] = None,
-    timeout: Annotated[float, option("Stop the query after this many seconds.", min=0.1)] = 60.0,
-    max_rows: Annotated[int, option("Fail if the result has more rows than this.", min=1)] = 1_000_000,
+    timeout: Annotated[float, option("Stop the query after this many seconds.", min=0.1, hidden=True)] = 60.0,
+    max_rows: Annotated[int, option("Fail if the result has more rows than this.", min=1, hidden=True)] = 1_000_000,
 ) -> Answer:
     """Run a read-only SQL query over the store."""
     from logparse.sql import query as run_query

@@ -28,6 +28,8 @@ def option(help: str, *names: str, **more: Any) -> Any:
     """Declare an option of a command, with its help text.
 
     The option is named after the parameter, unless ``names`` are given.  ``more`` are further settings of typer.
+    With ``hidden=True``, ``--help`` leaves the option out, because its default nearly always fits. docs/commands.md has
+    all options.
     """
     more.setdefault("show_default", "[default: " not in help)
     return typer.Option(*names, help=help, **more)
@@ -128,6 +130,7 @@ Engine = Annotated[
         "Where to run the work: local, ray (the cluster at $RAY_ADDRESS or on this machine, else a new one), or "
         "ray://HOST:PORT.",
         "--engine",
+        hidden=True,
     ),
 ]
 Kind = Annotated[
