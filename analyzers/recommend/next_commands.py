@@ -12,7 +12,7 @@ from logparse.quoting import Shell, make_printable, shell_word
 from logparse.store import command_line, new_label
 
 CONFIRM, CHECK, APPLY, SEARCH = "confirm (advised)", "apply, prove (once)", "apply (later runs)", "search (hours)"
-TIME = "or time both (once)"
+TIME = "or prove, time (once)"
 """Labels of commands, which also say when to run them."""
 
 

@@ -225,7 +225,9 @@ def hosts_text(todo: Todo) -> str:
         texts = f"≤ {least} of ≈ {now} {unit}", f"≤ {most} of {traced} {unit}"
     else:
         texts = f"≈ {_arrow(usual)}", _arrow(shown)
-    return f"probably {texts[0]} without the profiler, {texts[1]} if it did not slow the host"
+    less = differs_if_traced(todo) and todo.gained_us < usual.saving_us
+    waits = ", for which the GPU then waits" if less else ""
+    return f"probably {texts[0]} without the profiler, {texts[1]} if it did not slow the host{waits}"
 
 
 def differs_if_traced(todo: Todo) -> bool:

@@ -50,7 +50,7 @@ def _pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-AFTER_SEARCH = "then type the two commands that it prints at its end"
+AFTER_SEARCH = "then ingest its files and recommend again, as it prints"
 """Steps after the search of a library's own tool. ``recommend`` then writes rows of override files."""
 
 

@@ -519,7 +519,7 @@ def _remarks(known: PageVerdict, chosen: Selection, left: Collection[str]) -> li
     tags = {x: _data(about=known.about[x]) if x in known.about else WHOLE for x in known.lines}
     made: list[object] = [html.p(texts[x], class_="remark", **tags[x]) for x in shown]
     if more := [x for x in known.lines if x not in shown]:
-        noun = "more" if shown and not chosen.filters else "remark" if len(more) == 1 else "remarks"
+        noun = f"{'more ' * bool(shown and not chosen.filters)}remark{'s' * (len(more) != 1)}"
         about = " about the whole run" if chosen.filters else ""
         items = html.ul([html.li(texts[x], **tags[x]) for x in more])
         made.append(html.details([html.summary(f"{len(more)} {noun}{about}"), items], **FOLDS))

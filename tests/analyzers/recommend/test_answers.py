@@ -86,7 +86,7 @@ def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> Non
     assert "saves, probably " in screen.heading(conclusion.todo, conclusion)
     assert kernels_text(first) == (
         "the changed kernels 7.93 → 1.92 ms (−6.01 ms), the job probably ≈ 26.3 → 20.4 ms without the profiler, 32.4 → "
-        "31.4 ms if it did not slow the host"
+        "31.4 ms if it did not slow the host, for which the GPU then waits"
     )
     [host] = [x for x in bounds if x.waits]
     assert screen.format_savings([host]) == ["≤ 0.942 ms (or ≤ 7)"]
