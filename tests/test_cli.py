@@ -166,7 +166,7 @@ def test_top_ranks_by_calls_and_by_time(store: str) -> None:
 @pytest.mark.parametrize("name", ["trace_4242.log", "profile_4242.log", "extended_profile_4242.log"])
 def test_show_takes_a_pasted_line(store: str, name: str) -> None:
     line = (SAMPLES / "hipblaslt" / name).read_text().splitlines()[0]
-    out = run("show", line, "--store", store)
+    out = run("show", line, "-v", "--store", store)
     assert out.returncode == 0, out.stderr
     for category in ("bench", "trace", "profile"):
         assert category in out.stdout

@@ -397,7 +397,8 @@ def test_a_file_is_written_in_the_format_of_its_ending(samples_store: str, tmp_p
 def test_n_limits_the_rows_in_every_format(words: tuple[str, ...], samples_store: str, tmp_path: Path) -> None:
     where = [] if words[0] in WITHOUT_STORE else ["--store", samples_store]
     for ending in ("csv", "json", "parquet"):
-        assert run(*words, *where, "-n", "2", "-o", str(tmp_path / f"t.{ending}")).stderr == ""
+        path = str(tmp_path / f"t.{ending}")
+        assert run(*words, *where, "-n", "2", "-o", path).stderr == f"written: {path}\n"
     assert len(json.loads((tmp_path / "t.json").read_text())) == pq.read_table(tmp_path / "t.parquet").num_rows == 2
     assert len(list(csv.reader(io.StringIO((tmp_path / "t.csv").read_text())))) == 3
     if words[0] in ("sql", "formats"):

@@ -185,7 +185,7 @@ def _is_about_target(finding: Finding, target: Facts) -> bool:
 _USE = Shell("""\
 # Run this script on the GPU. It takes hours, begins with the most valuable problem, and can be stopped at any time.
 (cd {folder} && sh {path})
-# Ingest the files that it writes, then recommend again.
+# Then ingest its files and recommend again, as it prints.
 """)
 
 

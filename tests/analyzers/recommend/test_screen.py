@@ -214,7 +214,7 @@ def test_a_long_path_in_the_last_line_has_a_line_of_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "applied", "shown"), [(4, 1, (2, 1)), (13, 2, (2, 1)), (15, 2, (1, 1)), (16, 2, (1, 0)), (19, 2, (0, 0))]
+    ("said", "applied", "shown"), [(4, 1, (2, 1)), (14, 2, (2, 1)), (16, 2, (1, 1)), (17, 2, (1, 0)), (20, 2, (0, 0))]
 )
 def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int, int]) -> None:
     """The last lines that ``logparse tune`` prints always fit on one screen.
