@@ -328,7 +328,8 @@ def kernels_text(todo: Todo) -> str:
     if todo.usual is not None:
         lost_us = todo.saving_us - max(todo.usual.saving_us, 0.0)
         idle = f", {duration(lost_us)} of it becomes idle time" if lost_us >= LEAST * todo.usual.now_us else ""
-        but = f" (−{duration(todo.saving_us)}{idle}), the job {gains}" if (gains := hosts_text(todo)) else ""
+        gains = f", the job {hosts}" if (hosts := hosts_text(todo)) else ""
+        but = f" (−{duration(todo.saving_us)}{idle}){gains}"
     elif todo.most_us is not None:
         (least, most), unit = in_one_unit([todo.gained_us, todo.most_us])
         but = f", of which the job gains {least} {unit} (host as slow as in the trace) to {most} {unit} (fast host)"
