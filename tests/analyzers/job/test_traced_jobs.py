@@ -421,7 +421,7 @@ def test_the_advice_is_about_the_idle_time_that_can_be_saved(tmp_path: Path, sto
     assert "402 ms while code of kernels was loaded or compiled" in remark.message
     assert "the longest gap is 402 ms under hipModuleLoadData" in remark.message
     assert remark.advice == host_bound.PYTHON
-    assert "saves up to 47.5 ms a step" in text
+    assert "saves up to 47.5 of ≈ " in text
 
 
 def test_gaps_in_every_step_are_a_ceiling(tmp_path: Path, store: Store) -> None:
