@@ -27,6 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import logparse
 from analyzers import explore
 from logparse import lazy
 from logparse.errors import InputError
@@ -52,22 +53,8 @@ Location: TypeAlias = Store | str | os.PathLike[str] | None
 The value is an open store, or the folder or URL of a store.  Without a value (None) the default of ``open`` is used.
 """
 
-__all__ = [
-    "OpenStore",
-    "Result",
-    "Run",
-    "coverage",
-    "diff",
-    "ingest",
-    "lint",
-    "open",
-    "recommend",
-    "report",
-    "run",
-    "show",
-    "status",
-    "verify",
-]
+__all__ = ["OpenStore", "Result", "Run", "run"]
+__all__ += logparse.__all__
 
 
 def open(location: str | os.PathLike[str] | None = None) -> OpenStore:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analyzers.job.gpu_time import COMMUNICATION
+from analyzers.job.step.answer import UNPROFILED_HOST
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.todo import Todo
 from analyzers.recommend.whole import LEAST, NEGLIGIBLE, divide_step, whole_of, whole_us
@@ -15,7 +16,7 @@ from logparse.model import SURENESS, Gain
 from logparse.text import duration, in_one_unit, join_times
 
 DATA = "data loading"
-SLOWED = "In 11 measured jobs it slowed the host 1.4 to 3.6 times"
+_SLOWED = f"In 11 measured jobs it slowed the host 1.4 to 3.6 times (here taken as {1 / UNPROFILED_HOST:g})"
 """Words about ``UNPROFILED_HOST``. The measurements are in docs/measurement.md."""
 _LITTLE = 0.1
 """A saving below this fraction of the step (0 to 1) is called little."""
@@ -100,7 +101,7 @@ def _tell_usual(usual: Gain, as_traced: Gain) -> str:
     return (
         f"{begins} {saved} of ≈ {now} {unit} ({share:.0%}), but at most "
         f"{join_times(as_traced.saving_us, 'of', as_traced.now_us)} ({share_of_trace:.0%}) if the profiler did not "
-        f"slow the host. {SLOWED} (here taken as 2); `capture --trace 2 -- JOB` measures it"
+        f"slow the host. {_SLOWED}; `logparse capture --trace 2 -- JOB` measures it"
     )
 
 

@@ -21,11 +21,6 @@ def confirm(store: str | None, run: str) -> Shell:
     return command_line(store, "replay", "--run", run)
 
 
-def confirm_files(store: str | None, run: str) -> str:
-    """Return the commands that confirm the listed solutions, and then write the files of the confirmed ones."""
-    return f"{confirm(store, run)} && {command_line(store, 'recommend', '--run', run)}"
-
-
 def check_files(store: str | None, run: str, folder: str) -> str:
     """Return the command that runs the job with override files, and verifies that its libraries use them.
 
@@ -35,7 +30,7 @@ def check_files(store: str | None, run: str, folder: str) -> str:
 
 
 def time_files(store: str | None, runs: Iterable[str], folder: str) -> str:
-    """Return the commands that trace the job without and with override files, prove their use and compare the times.
+    """Return the commands that trace the job without and with override files, prove their use and compare the calls.
 
     * ``runs``: all stored runs. The new runs get other names. ``folder``: as in ``check_files``.
     """
@@ -46,7 +41,7 @@ def time_files(store: str | None, runs: Iterable[str], folder: str) -> str:
 
 def explain_check(run: str, *, traced: bool) -> str:
     """Explain the command of ``check_files``. ``traced``: the run without the files has a trace."""
-    times = f"times are compared with run {make_printable(run)}" if traced else "time: steps are compared too"
+    times = f"times are compared with run {make_printable(run)}" if traced else "time: traced calls are compared too"
     return f"prove: the libraries use the files; {times}"
 
 

@@ -449,8 +449,7 @@ def _list_commands(found: Recommendation, todo: Sequence[Todo], written: Written
     if timed_again:
         label = next_commands.CONFIRM if any(isinstance(x.remedy, UseRows) for x in timed_again) else "measure"
         of_label = [x for x in timed_again if isinstance(x.remedy, UseRows)] or timed_again
-        again = next_commands.confirm_files if label == next_commands.CONFIRM else next_commands.confirm
-        yield _Command(label, again(written.store, found.run), numbers_of(of_label))
+        yield _Command(label, next_commands.confirm(written.store, found.run), numbers_of(of_label))
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
         rows = pluralize(sum(len(x.sizes) for x in written_rungs), "row")

@@ -311,7 +311,8 @@ def interval_text(todo: Todo) -> str:
     of_action = isinstance(todo.remedy, ChangeProgram) and not todo.findings
     name = "95% interval" if of_action else "range"
     if least <= 0 and todo.doubt == UNCONFIRMED:
-        return "0 if `logparse replay` does not confirm it"
+        # The options of the user's own ``recommend`` are unknown here, so no command is named for it.
+        return "0 if not confirmed (`logparse replay`, then recommend again)"
     return f"{name} of the saving: {join_times(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
 
 

@@ -155,6 +155,15 @@ def test_the_recipe_of_a_search_is_complete_everywhere(tmp_path: Path) -> None:
         assert AFTER_SEARCH.lower() in " ".join(text.lower().split())
 
 
+def test_no_printed_command_writes_the_files_again(tmp_path: Path) -> None:
+    """The options of the user's own ``recommend`` are unknown, so another one would rename the files that it wrote."""
+    found = found_in("gained", tmp_path)
+    written, _ = verb.write(found, Settings(), tmp_path / "overrides")
+    shown = screen.screen(found, screen.Written(tmp_path / "overrides", written))
+    assert [x.split()[0] for x in shown if "logparse recommend" in x] == ["rest"]
+    assert any("then recommend again" in x for x in shown)
+
+
 def test_blocks_of_shell_code_can_be_pasted(tmp_path: Path) -> None:
     """In the blocks ``sh`` of the report, sentences are comments. A shell runs all other lines."""
     verb.write(found_in("gained", tmp_path), Settings(), tmp_path / "overrides")

@@ -664,24 +664,19 @@ def test_units_of_several_threads(run: Any) -> None:
     assert ran.tried.out == ran.plain.out
 
 
-def test_units_of_one_thread_that_is_not_the_main_thread(run: Any) -> None:
-    """A server may call its model in the main thread first, and then in a thread that serves requests."""
-    ran = run(
+@pytest.mark.parametrize(
+    "program",
+    [
         "from concurrent.futures import ThreadPoolExecutor as Pool\npool = Pool(1)\nfor _ in range(3): step()\n"
         "for _ in range(120): pool.submit(step).result()\nprint(pool.submit(state).result())",
-        "channels_last",
-    )
-    assert [(x.ended, x.why) for x in ran.one.seen] == [("decided", "")]
-    assert ran.tried.out == ran.plain.out
-
-
-def test_a_thread_that_is_over_does_not_share_the_model(run: Any) -> None:
-    """A job may warm up in a thread, and then train in the main thread."""
-    ran = run(
         "thread = threading.Thread(target=step); thread.start(); thread.join()\n"
         "for _ in range(120): step()\nprint(state())",
-        "channels_last",
-    )
+    ],
+    ids=["served by a thread of a pool", "after a thread that is over"],
+)
+def test_units_of_one_thread_at_a_time(run: Any, program: str) -> None:
+    """A server may call its model first in the main thread, then in a thread. A job may warm up in a thread."""
+    ran = run(program, "channels_last")
     assert [(x.ended, x.why) for x in ran.one.seen] == [("decided", "")]
     assert ran.tried.out == ran.plain.out
 
