@@ -787,7 +787,7 @@ def _card(action: Card, number: int, names: Sequence[str], leads: Leads, chosen:
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
     head = html.h3(f"{number}. {make_printable(capitalize_first(action.title))}")
     sure = html.span(make_printable(action.evidence), title=meaning(action.evidence), class_="sure")
-    basis = [html.span([" · ", *_prose(f"{action.basis}.")], class_="basis")] if action.basis else []
+    basis = [html.span(_prose(f" · {action.basis}."), class_="basis")] if action.basis else []
     how = [sentence(x) for x in (action.changes, action.detail) if x]
     # Rows that an earlier card also counts are not to be counted twice.
     both, earlier = max(((leads.shared.get((x, action.name), 0), -n) for n, x in enumerate(names[: number - 1], 1)),

@@ -248,8 +248,8 @@ def test_what_a_faster_host_usually_saves_is_said_with_the_most_that_it_saves() 
     found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).limit == (
         "a faster host probably saves at most 80 of ≈ 400 µs (20%), but at most 180 of 500 µs (36%) if the profiler "
-        "did not slow the host. In 11 measured jobs it slowed the host 1.4 to 3.6 times (here taken as 2); `capture "
-        "--trace 2 -- JOB` measures it"
+        "did not slow the host. In 11 measured jobs it slowed the host 1.4 to 3.6 times (here taken as 2); "
+        "`logparse capture --trace 2 -- JOB` measures it"
     )
     # One long gap, which no faster host shortens.
     gap = replace(now, ceilings=Ceilings(500, 500, 500, 500, half_host_us=500))
